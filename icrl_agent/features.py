@@ -76,7 +76,7 @@ class _StateFeatures:
             bad = int(states.reshape(-1)[outside][0])
             last = self.start + len(rows) - 1
             raise ValueError(f"state {bad} has no features: {type(self).__name__} knows states {self.start} to {last}")
-        return rows[index]
+        return np.asarray(rows[index])
 
 
 def _check_positive(**sizes: int) -> None:
@@ -165,7 +165,7 @@ class RandomUnit(_RandomStateFeatures):
     @cached_property
     def rows(self) -> FloatArray:
         """The feature table, shape (n_states, dim), unit-norm rows."""
-        rows = np.random.default_rng(self.seed).standard_normal((self.n_states, self.dim_))
+        rows = np.random.default_rng(self.seed).standard_normal((self.n_states, self.dim))
         return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
 
 
@@ -187,7 +187,7 @@ class RandomUniform(_RandomStateFeatures):
     @cached_property
     def rows(self) -> FloatArray:
         """The feature table, shape (n_states, dim), entries in (-1, 1)."""
-        return np.random.default_rng(self.seed).uniform(-1.0, 1.0, (self.n_states, self.dim_))
+        return np.random.default_rng(self.seed).uniform(-1.0, 1.0, (self.n_states, self.dim))
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,7 +214,9 @@ class Table(_StateFeatures):
         if rows.ndim != 2 or rows.size == 0:
             raise ValueError(f"a feature table has shape (n_states, dim), got an array of shape {rows.shape}")
         if not np.isfinite(rows).all():
-            raise ValueError(f"a feature table holds finite numbers, row {np.argwhere(~np.isfinite(rows))[0][0]} does not")
+            raise ValueError(
+                f"a feature table holds finite numbers, row {np.argwhere(~np.isfinite(rows))[0][0]} does not"
+            )
         rows.setflags(write=False)
         object.__setattr__(self, "array", rows)
 

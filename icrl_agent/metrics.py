@@ -36,7 +36,7 @@ def normalized_msve(values: ArrayLike, true_values: ArrayLike, weights: ArrayLik
     1.0
     """
     estimate, truth, weight = _weighted(values, true_values, weights)
-    return _ratio(weight @ (estimate - truth) ** 2, weight @ truth**2)
+    return _ratio(float(weight @ (estimate - truth) ** 2), float(weight @ truth**2))
 
 
 def centred_msve(values: ArrayLike, true_values: ArrayLike, weights: ArrayLike) -> float:
@@ -48,7 +48,7 @@ def centred_msve(values: ArrayLike, true_values: ArrayLike, weights: ArrayLike) 
     1.0
     """
     estimate, truth, weight = _weighted(values, true_values, weights)
-    return _ratio(weight @ (estimate - truth) ** 2, weight @ (truth - weight @ truth) ** 2)
+    return _ratio(float(weight @ (estimate - truth) ** 2), float(weight @ (truth - weight @ truth) ** 2))
 
 
 def geometric_mean(ratios: ArrayLike) -> tuple[float, float]:
@@ -70,7 +70,7 @@ def geometric_mean(ratios: ArrayLike) -> tuple[float, float]:
 
 
 def _ratio(error: float, scale: float) -> float:
-    return float(error / scale) if scale > 0 else float("nan")
+    return error / scale if scale > 0 else float("nan")
 
 
 def _weighted(

@@ -241,9 +241,7 @@ class VectorPromptBuffer:
     def _chosen(self, where: NDArray[np.bool_] | None) -> NDArray[np.intp]:
         return np.arange(self.num_envs) if where is None else np.flatnonzero(where)
 
-    def _push(
-        self, chosen: NDArray[np.intp], rewards: ArrayLike, *, is_source: bool, continues: ArrayLike
-    ) -> None:
+    def _push(self, chosen: NDArray[np.intp], rewards: ArrayLike, *, is_source: bool, continues: ArrayLike) -> None:
         slot = self._next_slot[chosen]
         self._features[chosen, slot] = self._query[chosen]
         self._rewards[chosen, slot] = rewards

@@ -120,7 +120,9 @@ class TabularMDPEnv(TabularEnv):
     ) -> None:
         if isinstance(transition, str | Path):
             if reward is not None or initial is not None or terminal is not None:
-                raise ValueError("a path of an .npz file holds all tables: give no reward, initial or terminal beside it")
+                raise ValueError(
+                    "a path of an .npz file holds all tables: give no reward, initial or terminal beside it"
+                )
             mdp = TabularMDP.from_npz(transition)
         elif reward is None or initial is None:
             raise ValueError("a transition array needs reward and initial beside it")

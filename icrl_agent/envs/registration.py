@@ -8,7 +8,10 @@ __all__ = ["ENVIRONMENT_IDS", "register_environments"]
 
 _ENTRY_POINTS = {
     "BoyanChain-v0": ("icrl_agent.envs.boyan:BoyanChainEnv", "icrl_agent.envs.vector:boyan_chain"),
-    "BoyanChainClassic-v0": ("icrl_agent.envs.boyan:BoyanChainClassicEnv", "icrl_agent.envs.vector:boyan_chain_classic"),
+    "BoyanChainClassic-v0": (
+        "icrl_agent.envs.boyan:BoyanChainClassicEnv",
+        "icrl_agent.envs.vector:boyan_chain_classic",
+    ),
     "RandomMDP-v0": ("icrl_agent.envs.decision:RandomMDPEnv", "icrl_agent.envs.vector:random_mdp"),
     "TabularMDP-v0": ("icrl_agent.envs.decision:TabularMDPEnv", "icrl_agent.envs.vector:tabular_mdp"),
 }

@@ -108,12 +108,12 @@ class TabularMDP:
     @property
     def n_states(self) -> int:
         """Number of states."""
-        return self.transition.shape[0]
+        return int(self.transition.shape[0])
 
     @property
     def n_actions(self) -> int:
         """Number of actions."""
-        return self.transition.shape[1]
+        return int(self.transition.shape[1])
 
     def policy_mrp(self, policy: ArrayLike | None = None) -> TabularMRP:
         """Fold a policy in: P(s, s') = sum_a pi(a|s) p(s'|s, a), r(s) = sum_a pi(a|s) r(s, a).
@@ -144,9 +144,7 @@ class TabularMDP:
 
     def to_npz(self, path: str | Path) -> None:
         """Write the four tables to an ``.npz`` file."""
-        np.savez(
-            path, transition=self.transition, reward=self.reward, initial=self.initial, terminal=self.terminal
-        )
+        np.savez(path, transition=self.transition, reward=self.reward, initial=self.initial, terminal=self.terminal)
 
     @classmethod
     def from_npz(cls, path: str | Path) -> TabularMDP:
@@ -157,10 +155,8 @@ class TabularMDP:
         """
         try:
             with np.load(path, allow_pickle=False) as tables:
-                return cls(
-                    tables["transition"], tables["reward"], tables["initial"],
-                    tables["terminal"] if "terminal" in tables else None,
-                )  # fmt: skip
+                terminal: Any = tables["terminal"] if "terminal" in tables.files else None
+                return cls(tables["transition"], tables["reward"], tables["initial"], terminal)
         except KeyError as error:
             raise ValueError(f"{path} lacks a table: {error.args[0]}") from error
         except (OSError, EOFError, TypeError, AttributeError) as error:
@@ -184,7 +180,9 @@ class TabularMDP:
             and isinstance(states, spaces.Discrete)
             and isinstance(actions, spaces.Discrete)
         ):
-            raise ValueError(f"{raw} has no toy-text tables: P and initial_state_distrib over Discrete spaces are needed")
+            raise ValueError(
+                f"{raw} has no toy-text tables: P and initial_state_distrib over Discrete spaces are needed"
+            )
         if states.start != 0 or actions.start != 0:
             raise ValueError(f"tables need spaces with start=0, got start={states.start} and start={actions.start}")
         n_states, n_actions = int(states.n), int(actions.n)

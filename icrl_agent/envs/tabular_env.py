@@ -39,8 +39,8 @@ class TabularEnv(gym.Env[int, int]):
     #: Discount factor of the values that ``render`` shows (uniformly random policy).
     render_gamma: ClassVar[float] = 0.9
 
-    observation_space: spaces.Discrete
-    action_space: spaces.Discrete
+    observation_space: spaces.Discrete  # type: ignore[assignment]
+    action_space: spaces.Discrete  # type: ignore[assignment]
 
     def __init__(
         self,
@@ -55,6 +55,7 @@ class TabularEnv(gym.Env[int, int]):
         self.reward_noise = check_reward_noise(reward_noise)
         self.render_mode = render_mode
         self._make_task = make_task
+        self._state: int | None = None
         self.task_seed: int | None = None
         if make_task is not None:
             self.set_task(draw_task_seed() if task_seed is None else task_seed)
@@ -78,8 +79,8 @@ class TabularEnv(gym.Env[int, int]):
         super().reset(seed=seed)
         if options and TASK_SEED in options:
             self.set_task(options[TASK_SEED])
-        self._state = bisect_right(self._initial_cumulative, self.np_random.random())
-        return self._state, {} if self.task_seed is None else {TASK_SEED: self.task_seed}
+        state = self._state = bisect_right(self._initial_cumulative, self.np_random.random())
+        return state, {} if self.task_seed is None else {TASK_SEED: self.task_seed}
 
     def step(self, action: int) -> tuple[int, float, bool, bool, dict[str, Any]]:
         """Take an action; returns next state, reward, terminated, truncated (always False), info.
@@ -119,7 +120,7 @@ class TabularEnv(gym.Env[int, int]):
         self._initial_cumulative: list[float] = cumulative(mdp.initial).tolist()
         self._reward: list[list[float]] = mdp.reward.tolist()
         self._terminal: list[bool] = mdp.terminal.tolist()
-        self._state: int | None = None
+        self._state = None
 
 
 def cumulative(probabilities: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -132,8 +133,9 @@ def cumulative(probabilities: NDArray[np.float64]) -> NDArray[np.float64]:
     [0.5, 1.0, 1.0]
     """
     sums = np.cumsum(probabilities, axis=-1)
-    later_possible = np.flip(np.cumsum(np.flip(probabilities > 0, axis=-1), axis=-1), axis=-1) - (probabilities > 0)
-    return np.asarray(np.where(later_possible > 0, sums, 1.0))
+    possible = probabilities > 0
+    possible_from_here = np.flip(np.cumsum(np.flip(possible, axis=-1), axis=-1), axis=-1)
+    return np.asarray(np.where(possible_from_here > possible, sums, 1.0))
 
 
 def draw_task_seed() -> int:

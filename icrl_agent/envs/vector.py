@@ -60,7 +60,10 @@ class TabularVectorEnv(VectorEnv[IntArray, Any, NDArray[Any]]):
                 raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")
         self.num_envs = int(num_envs)
         self.autoreset_mode = AutoresetMode(autoreset_mode)
-        self.metadata = {**type(self).metadata, "autoreset_mode": self.autoreset_mode}
+        self.metadata = {  # type: ignore[misc]
+            **type(self).metadata,
+            "autoreset_mode": self.autoreset_mode,
+        }
         self.max_episode_steps = max_episode_steps
         self.render_mode = None
         self._single = single
@@ -68,6 +71,10 @@ class TabularVectorEnv(VectorEnv[IntArray, Any, NDArray[Any]]):
         self.single_action_space: spaces.Discrete = single.action_space
         self.observation_space = batch_space(single.observation_space, self.num_envs)
         self.action_space = batch_space(single.action_space, self.num_envs)
+        self._states: IntArray
+        self._n_steps: IntArray
+        self._done: NDArray[np.bool_]
+        self._started: NDArray[np.bool_]
         self._load()
 
     @property
@@ -168,7 +175,7 @@ class TabularVectorEnv(VectorEnv[IntArray, Any, NDArray[Any]]):
         self._initial_cumulative = cumulative(mdp.initial)
         self._reward = mdp.reward.reshape(-1).copy()
         self._terminal = mdp.terminal
-        self._states: IntArray = np.zeros(self.num_envs, np.int64)
+        self._states = np.zeros(self.num_envs, np.int64)
         self._n_steps = np.zeros(self.num_envs, np.int64)
         self._done = np.zeros(self.num_envs, bool)
         self._started = np.zeros(self.num_envs, bool)

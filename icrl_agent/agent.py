@@ -1,0 +1,353 @@
+"""The agent: a frozen transformer that estimates values from whatever an environment shows in a few hundred steps."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from functools import wraps
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from numpy.typing import ArrayLike, NDArray
+
+from icrl_agent.collect import collect, single_spaces
+from icrl_agent.context import Context, build_context, prompt_context
+from icrl_agent.envs.solve import NoUniqueSolution, check_gamma, state_values, stationary_distribution
+from icrl_agent.features import FeatureMap, feature_map_for, from_spec
+from icrl_agent.metrics import centred_msve, msve, normalized_msve
+from icrl_agent.model import SoftmaxICTD, load_weights, merged_values, save_weights
+from icrl_agent.model.transformer import LayerKind
+from icrl_agent.results import Diagnostics, Evaluation
+from icrl_agent.transitions import Transitions
+from icrl_agent.truth import Task, induced_process
+from icrl_agent.wrappers.observation import HistoryWrapper
+from icrl_agent.wrappers.policy import PolicyLike
+from icrl_agent.wrappers.vector import HistoryWrapper as VectorHistoryWrapper
+
+__all__ = ["ICRLAgent"]
+
+#: Discrete spaces with more states are answered for the visited states only.
+LARGEST_ANSWERED_SPACE = 10_000
+
+#: Folder of the weights that the package ships.
+SHIPPED_WEIGHTS = Path(__file__).parent / "weights"
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+class _constructor_only:  # noqa: N801 - used like classmethod
+    """A classmethod that refuses to be called on an instance, where its result would be easy to lose."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self.__doc__ = function.__doc__
+
+    def __get__(self, instance: Any, owner: type) -> Callable[..., Any]:
+        if instance is not None:
+            name = self._function.__name__
+            raise TypeError(f"{name} returns a new agent: write agent = {owner.__name__}.{name}(...)")
+        return wraps(self._function)(self._function.__get__(owner))
+
+
+class ICRLAgent:
+    """A frozen softmax ICTD transformer behind the calls a user makes. It adapts through its context alone.
+
+    Args:
+        model: the transformer.
+        feature_seed: seed of the default feature maps.
+
+    >>> import gymnasium as gym, icrl_agent
+    >>> agent = ICRLAgent.from_theory(feature_dim=32)
+    >>> result = agent.evaluate(gym.make("BoyanChain-v0", task_seed=1), n_steps=500, gamma=0.9, seed=0)
+    >>> result.values.shape
+    (10,)
+    """
+
+    def __init__(self, model: SoftmaxICTD, feature_seed: int = 0) -> None:
+        self.model = model.eval().requires_grad_(False)
+        self.feature_seed = int(feature_seed)
+
+    @classmethod
+    def from_theory(
+        cls,
+        feature_dim: int = 32,
+        n_layers: int = 60,
+        sharpness: float = 8.0,
+        step_size: float = 1.0,
+        feature_seed: int = 0,
+        device: str | torch.device = "cpu",
+        layer: LayerKind = "tsm",
+    ) -> ICRLAgent:
+        """Build an agent with the weights of Theorem 1, see ``SoftmaxICTD.from_theory``; nothing is trained."""
+        model = SoftmaxICTD.from_theory(feature_dim, n_layers, sharpness, step_size, layer)
+        return cls(model, feature_seed).to(device)
+
+    @classmethod
+    def from_pretrained(cls, name: str = "universal") -> ICRLAgent:
+        """Load weights that the package ships; no network.
+
+        Raises:
+            ValueError: for a name that is not shipped; it lists those that are.
+        """
+        path = SHIPPED_WEIGHTS / f"{name}.safetensors"
+        if not path.is_file():
+            shipped = ", ".join(sorted(file.stem for file in SHIPPED_WEIGHTS.glob("*.safetensors"))) or "none yet"
+            raise ValueError(f"no shipped weights are named {name!r}; shipped: {shipped}")
+        return cls._read(path)
+
+    @_constructor_only
+    def load(cls, path: str | Path) -> ICRLAgent:  # noqa: N805
+        """Read an agent from a weights file or a run folder; returns it.
+
+        Raises:
+            ValueError: if there are no weights, or the file is not one of this package.
+            TypeError: if called on an instance: the loaded agent is the return value.
+        """
+        return cls._read(path)
+
+    @classmethod
+    def _read(cls, path: str | Path) -> ICRLAgent:
+        model, config = load_weights(path)
+        return cls(model, int(config.get("feature_seed", 0)))
+
+    def save(self, path: str | Path) -> None:
+        """Write weights and feature seed to a safetensors file."""
+        save_weights(self.model, path, {"feature_seed": self.feature_seed})
+
+    def to(self, device: str | torch.device) -> ICRLAgent:
+        """Move the model to a device; returns the agent itself."""
+        self.model.to(device)
+        return self
+
+    def evaluate(
+        self,
+        env: Any,
+        policy: PolicyLike = None,
+        n_steps: int = 1000,
+        gamma: float = 0.9,
+        queries: ArrayLike | None = None,
+        n_layers: int | None = None,
+        feature_map: FeatureMap | Mapping[str, Any] | None = None,
+        seed: int | None = None,
+    ) -> Evaluation:
+        """Estimate the values of a policy from ``n_steps`` real transitions: no gradient, no parameter changes.
+
+        Resets the environment, takes exactly ``n_steps`` transitions (over all copies of a vector environment),
+        writes them as one context and reads the values from the last layer's current memory. A state seen only as
+        the end of terminated transitions has value 0.
+
+        Args:
+            env: a Gymnasium environment, plain or under ``HistoryWrapper`` (whose feature map is then used; its
+                window is left empty), a Gymnasium vector environment, or a Stable-Baselines3 VecEnv.
+            policy: None = sample the action space; a table (n_states, n_actions); a function of the raw observation;
+                or a model with ``predict``.
+            n_steps: transitions, at least 1.
+            gamma: discount factor in [0, 1]; 1 where termination is certain.
+            queries: raw observations whose values are wanted; None = all states of a Discrete space (the visited
+                ones above 10,000), the visited states of a Box space.
+            n_layers: depth; None = the model's own.
+            feature_map: a feature map or its spec; None = the wrapper's, else the default for the space.
+            seed: of the environment's reset and the policy's sampling; None = unseeded.
+
+        Raises:
+            ValueError: for an argument out of its range, features of another dimension than the weights', a reward
+                that is not finite, copies that play different tasks, gamma 1 without certain termination.
+            TypeError: for something that is no environment, or a policy or space that is not supported.
+        """
+        gamma = check_gamma(gamma)
+        n_steps = _positive_integer("n_steps", n_steps)
+        depth = self.model.resolve_n_layers(n_layers)
+        observation_space, _ = single_spaces(env)
+        if isinstance(env, HistoryWrapper | VectorHistoryWrapper):
+            feature_map = env.feature_map if feature_map is None else feature_map
+            observation_space, _ = single_spaces(env.env)
+        if not isinstance(observation_space, spaces.Discrete | spaces.Box | spaces.MultiDiscrete | spaces.MultiBinary):
+            raise TypeError(
+                f"observation space {type(observation_space).__name__} is not supported: flatten it first with"
+                " gymnasium.wrappers.FlattenObservation"
+            )
+        chosen_map = self._feature_map(feature_map, observation_space)
+        task = induced_process(env, policy)
+        true_values = None if task.mrp is None else state_values(task.mrp, gamma)
+        asked = None if queries is None else _checked_queries(queries, observation_space)
+        transitions = collect(env, policy, n_steps, None if seed is None else int(seed))
+        return self._evaluation(transitions, chosen_map, asked, observation_space, gamma, depth, task, true_values)
+
+    def evaluate_transitions(
+        self,
+        transitions: Transitions,
+        gamma: float = 0.9,
+        queries: ArrayLike | None = None,
+        n_layers: int | None = None,
+        feature_map: FeatureMap | Mapping[str, Any] | None = None,
+    ) -> Evaluation:
+        """Estimate values from recorded transitions, as ``evaluate`` does after its last step; no truth, no errors.
+
+        Args:
+            transitions: at least one.
+            gamma: discount factor in [0, 1].
+            queries: raw observations whose values are wanted; None = the visited states.
+            n_layers: depth; None = the model's own.
+            feature_map: a feature map or its spec; None = the default for integers from 0, or for vectors.
+
+        Raises:
+            ValueError: for an argument out of its range or features of another dimension than the weights'.
+        """
+        gamma = check_gamma(gamma)
+        depth = self.model.resolve_n_layers(n_layers)
+        space = _recorded_space(transitions, queries)
+        asked = None if queries is None else _checked_queries(queries, space)
+        chosen_map = self._feature_map(feature_map, space)
+        return self._evaluation(
+            transitions, chosen_map, asked, space, gamma, depth, Task(None, "recorded transitions carry no truth"), None
+        )
+
+    def value(self, obs: Mapping[str, Any], gamma: float = 0.9, n_layers: int | None = None) -> float:
+        """Value of the present state of one ``HistoryWrapper`` observation.
+
+        Raises:
+            ValueError: for gamma outside [0, 1] or a prompt that does not fit the weights.
+        """
+        gamma = check_gamma(gamma)
+        context = prompt_context(obs, self.model.feature_dim)
+        values, _ = self._context_values(context, gamma, self.model.resolve_n_layers(n_layers))
+        return float(values[context.query_state[0]])
+
+    def _feature_map(self, feature_map: FeatureMap | Mapping[str, Any] | None, space: spaces.Space[Any]) -> FeatureMap:
+        if feature_map is None:
+            return feature_map_for(space, self.model.feature_dim, self.feature_seed)
+        chosen = from_spec(feature_map) if isinstance(feature_map, Mapping) else feature_map
+        if chosen.dim != self.model.feature_dim:
+            raise ValueError(
+                f"the feature map has {chosen.dim} features, the weights need feature_dim = {self.model.feature_dim}"
+            )
+        return chosen
+
+    def _evaluation(
+        self,
+        transitions: Transitions,
+        feature_map: FeatureMap,
+        asked: NDArray[Any] | None,
+        space: spaces.Space[Any],
+        gamma: float,
+        n_layers: int,
+        task: Task,
+        true_values: NDArray[np.float64] | None,
+    ) -> Evaluation:
+        start = time.perf_counter()
+        states = _answered_states(space, transitions) if asked is None else asked
+        context = build_context(transitions, feature_map, states)
+        state_values_, last_layer_change = self._context_values(context, gamma, n_layers)
+        values = state_values_[context.query_state]
+        values[context.query_is_terminal] = 0.0
+        seconds = time.perf_counter() - start
+        errors, reason = _errors(values, states, task, true_values, all_states=asked is None)
+        return Evaluation(
+            states=states,
+            values=values,
+            visits=context.visits[context.query_state],
+            true_values=None if true_values is None else true_values[states],
+            **errors,
+            n_steps=len(transitions),
+            n_layers=n_layers,
+            gamma=gamma,
+            seconds=seconds,
+            diagnostics=self._diagnostics(context, gamma, last_layer_change, isinstance(space, spaces.Discrete)),
+            transitions=transitions,
+            reason=reason,
+        )
+
+    def _context_values(self, context: Context, gamma: float, n_layers: int) -> tuple[NDArray[np.float64], float]:
+        """Values of the context's distinct states in float64, and the largest change by the last layer."""
+        with torch.no_grad():
+            merged = context.merged(self.model.attention_weight.device)
+            values, previous = merged_values(self.model, merged, gamma, n_layers)
+            change = (values - previous).abs().max()
+        return values[0].cpu().numpy(), float(change)
+
+    def _diagnostics(self, context: Context, gamma: float, last_layer_change: float, finite: bool) -> Diagnostics:
+        attention = self.model.attention_block(0).double().cpu().numpy()
+        _, target, current = self.model.value_entries(0).double().cpu().tolist()
+        return Diagnostics(
+            make_layer_map=(lambda: context.layer_map(attention)) if finite else None,
+            gamma=gamma * target / -current if current else float("nan"),
+            step_size=-current,
+            last_layer_change=last_layer_change,
+            n_visited=int((context.visits > 0).sum()),
+        )
+
+
+def _positive_integer(name: str, value: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")
+    return int(value)
+
+
+def _checked_queries(queries: ArrayLike, space: spaces.Space[Any]) -> NDArray[Any]:
+    """Raw observations as an array with one row per query."""
+    asked = np.asarray(queries)
+    if isinstance(space, spaces.Discrete):
+        last = int(space.start + space.n) - 1
+        if asked.ndim != 1 or not np.issubdtype(asked.dtype, np.integer) or not len(asked):
+            raise ValueError(f"queries must be a list of states {space.start} to {last}, got {queries!r}")
+        outside = (asked < space.start) | (asked > last)
+        if outside.any():
+            raise ValueError(f"query {asked[outside][0]} is no state: states are {space.start} to {last}")
+        return asked
+    if asked.ndim != 1 + len(space.shape or ()) or asked.shape[1:] != space.shape or not len(asked):
+        raise ValueError(f"queries must have shape (m, {', '.join(map(str, space.shape or ()))}), got {asked.shape}")
+    if not np.isfinite(asked).all():
+        raise ValueError(f"query {np.argwhere(~np.isfinite(asked))[0][0]} is not finite")
+    return asked
+
+
+def _recorded_space(transitions: Transitions, queries: ArrayLike | None) -> spaces.Space[Any]:
+    """The space that recorded observations (and queries) span: Discrete from 0 for integers, else unbounded."""
+    observations = transitions.observations
+    if observations.ndim == 1 and np.issubdtype(observations.dtype, np.integer):
+        parts = [observations, transitions.next_observations]
+        if queries is not None and np.size(queries):
+            parts.append(np.ravel(np.asarray(queries)))
+        return spaces.Discrete(int(max(part.max() for part in parts)) + 1)
+    return spaces.Box(-np.inf, np.inf, observations.shape[1:], np.float64)
+
+
+def _answered_states(space: spaces.Space[Any], transitions: Transitions) -> NDArray[Any]:
+    """The states answered when nobody asks for particular ones."""
+    if isinstance(space, spaces.Discrete):
+        if space.n <= LARGEST_ANSWERED_SPACE:
+            return np.arange(int(space.start), int(space.start + space.n))
+        return np.unique(transitions.observations)
+    _, first = np.unique(transitions.observations.reshape(len(transitions), -1), axis=0, return_index=True)
+    return transitions.observations[np.sort(first)]
+
+
+def _errors(
+    values: NDArray[np.float64],
+    states: NDArray[Any],
+    task: Task,
+    true_values: NDArray[np.float64] | None,
+    *,
+    all_states: bool,
+) -> tuple[dict[str, float | None], str | None]:
+    """The three error measures, None where unknown, and the reason."""
+    unknown: dict[str, float | None] = {"msve": None, "normalized_msve": None, "centred_msve": None}
+    if task.mrp is None or true_values is None:
+        return unknown, task.reason
+    if not all_states or len(states) != task.mrp.n_states:
+        return unknown, "errors are weighted over all states, but only some were answered"
+    try:
+        weights = stationary_distribution(task.mrp)
+    except NoUniqueSolution as error:
+        return unknown, str(error)
+    errors: dict[str, float | None] = {
+        "msve": msve(values, true_values, weights),
+        "normalized_msve": normalized_msve(values, true_values, weights),
+        "centred_msve": centred_msve(values, true_values, weights),
+    }
+    undefined = [name for name, error in errors.items() if error is None or np.isnan(error)]
+    reason = f"{' and '.join(undefined)} would divide by 0: the true values do not vary" if undefined else None
+    return {name: None if name in undefined else error for name, error in errors.items()}, reason

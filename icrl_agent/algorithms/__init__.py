@@ -1,0 +1,42 @@
+"""Reference algorithms in plain float64 NumPy: weighted softmax TD, its kernels, and the classical estimators."""
+
+from icrl_agent.algorithms.classical import (
+    batch_td,
+    certainty_equivalence,
+    linear_td,
+    lstd,
+    monte_carlo,
+    tabular_td,
+)
+from icrl_agent.algorithms.kernel import (
+    KernelDiagonality,
+    LayerMap,
+    assumption_margin,
+    empirical_kernel,
+    fixed_point,
+    kernel_diagonality,
+    population_kernel,
+    spectral_radius,
+)
+from icrl_agent.algorithms.weighted_softmax_td import Score, inner_product, softmax_weights, weighted_softmax_td
+
+__all__ = [
+    "KernelDiagonality",
+    "LayerMap",
+    "Score",
+    "assumption_margin",
+    "batch_td",
+    "certainty_equivalence",
+    "empirical_kernel",
+    "fixed_point",
+    "inner_product",
+    "kernel_diagonality",
+    "linear_td",
+    "lstd",
+    "monte_carlo",
+    "population_kernel",
+    "softmax_weights",
+    "spectral_radius",
+    "tabular_td",
+    "weighted_softmax_td",
+]

@@ -1,0 +1,240 @@
+"""The ``icrl`` command: its flags are the fields of the dataclasses below.
+
+Bad values end in one plain line on stderr and exit status 2; nothing is half-written.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import gymnasium as gym
+import tyro
+
+from icrl_agent import __version__
+from icrl_agent.envs.registration import ENVIRONMENT_IDS
+
+if TYPE_CHECKING:
+    from icrl_agent.agent import ICRLAgent
+    from icrl_agent.eval.evaluation_run import EvaluationRun
+    from icrl_agent.features import FeatureMap
+
+__all__ = ["Evaluate", "Info", "TensorBoard", "main"]
+
+#: ``--weights`` value that stands for the theorem's weights.
+THEORY = "theory"
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Estimate the values of the uniformly random policy in an environment, from its transitions alone."""
+
+    env: Annotated[str, tyro.conf.Positional]
+    """Environment id, for example BoyanChain-v0 or FrozenLake-v1."""
+    weights: str = THEORY
+    """"theory" (the theorem's weights), the name of shipped weights, a weights file, or a run folder."""
+    features: Literal["unit", "fourier"] = "unit"
+    """Features of a state: random directions, or Fourier features of its index (neighbours resemble each other)."""
+    run_dir: Path | None = None
+    """New folder for config.json, values.csv, metrics.csv, figures and TensorBoard events."""
+    n_steps: int = 1000
+    """Transitions in the context."""
+    gamma: float = 0.9
+    """Discount factor in [0, 1]."""
+    n_layers: int | None = None
+    """Depth of the transformer; the weights' own if not given."""
+    seed: int = 0
+    """Seed of the trajectory."""
+    env_kwargs: str = "{}"
+    """Arguments of the environment as JSON, for example '{"task_seed": 7}'."""
+
+    def run(self) -> None:
+        """Evaluate, print the table, write the run folder."""
+        from icrl_agent.eval.evaluation_run import run_evaluation
+        from icrl_agent.eval.run_folder import check_free
+
+        if self.run_dir is not None:
+            check_free(self.run_dir)
+        if self.seed < 0:
+            raise ValueError(f"seed must be a non-negative integer, got {self.seed}")
+        kwargs = self._env_kwargs()
+        agent = self._agent()
+
+        def make_env(**changes: Any) -> gym.Env[Any, Any]:
+            return _make(self.env, {**kwargs, **changes})
+
+        run = run_evaluation(
+            agent,
+            make_env,
+            n_steps=self.n_steps,
+            gamma=self.gamma,
+            seed=self.seed,
+            n_layers=self.n_layers,
+            feature_map=self._feature_map(make_env(), agent),
+            config={"command": "evaluate", "version": __version__, **dataclasses.asdict(self)},
+        )
+        if self.run_dir is not None:
+            run.write(self.run_dir)
+        _print_evaluation(run, self.env, kwargs, self.run_dir)
+
+    def _env_kwargs(self) -> dict[str, Any]:
+        try:
+            kwargs = json.loads(self.env_kwargs)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"--env-kwargs must be JSON such as '{{\"task_seed\": 7}}': {error}") from error
+        if not isinstance(kwargs, dict):
+            raise ValueError(f"--env-kwargs must be a JSON object, got {self.env_kwargs}")
+        return kwargs
+
+    def _agent(self) -> ICRLAgent:
+        from icrl_agent.agent import SHIPPED_WEIGHTS, ICRLAgent
+
+        if self.weights == THEORY:
+            return ICRLAgent.from_theory()
+        if (SHIPPED_WEIGHTS / f"{self.weights}.safetensors").is_file():
+            return ICRLAgent.from_pretrained(self.weights)
+        agent: ICRLAgent = ICRLAgent.load(self.weights)
+        return agent
+
+    def _feature_map(self, env: gym.Env[Any, Any], agent: ICRLAgent) -> FeatureMap | None:
+        from icrl_agent.features import RandomFourier
+
+        dim, seed = agent.model.feature_dim, agent.feature_seed
+        if self.features == "fourier" and isinstance(env.observation_space, gym.spaces.Discrete):
+            return RandomFourier(shift=0.0, scale=1.0, dim=dim, lengthscale=1.0, seed=seed)
+        return None
+
+
+@dataclass(frozen=True)
+class Info:
+    """Show versions, environments and shipped weights."""
+
+    def run(self) -> None:
+        """Print the tables."""
+        import importlib.metadata
+        import platform
+
+        from rich.console import Console
+        from rich.table import Table
+
+        from icrl_agent.agent import SHIPPED_WEIGHTS
+
+        versions = Table("package", "version", title="icrl-agent")
+        versions.add_row("icrl-agent", __version__)
+        versions.add_row("python", platform.python_version())
+        for name in ("torch", "gymnasium", "numpy", "stable-baselines3", "tensorboard"):
+            versions.add_row(name, importlib.metadata.version(name))
+        environments = Table("id", "what it is", title="environments")
+        for env_id in ENVIRONMENT_IDS:
+            entry_point = gym.spec(env_id).entry_point
+            environments.add_row(env_id, (_load(str(entry_point)).__doc__ or "").partition("\n")[0])
+        shipped = sorted(file.stem for file in SHIPPED_WEIGHTS.glob("*.safetensors"))
+        weights = Table("weights", "what they are", title="weights")
+        weights.add_row(THEORY, "the theorem's: nothing is trained")
+        for name in shipped:
+            weights.add_row(name, "pretrained, shipped with the package")
+        console = Console()
+        for table in (versions, environments, weights):
+            console.print(table)
+
+
+@dataclass(frozen=True)
+class TensorBoard:
+    """Start TensorBoard on a run folder, or on a folder of run folders."""
+
+    run_dir: Annotated[Path, tyro.conf.Positional]
+    """The folder."""
+    port: int = 6006
+    """Port of the page."""
+
+    def run(self) -> None:
+        """Serve until interrupted."""
+        import subprocess
+
+        if not self.run_dir.is_dir():
+            raise ValueError(f"{self.run_dir} is no folder: give a run folder or a folder of run folders")
+        command = [sys.executable, "-m", "tensorboard.main", "--logdir", str(self.run_dir), "--port", str(self.port)]
+        try:
+            subprocess.run(command, check=False)
+        except KeyboardInterrupt:
+            return
+
+
+Command = (
+    Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
+    | Annotated[Info, tyro.conf.subcommand("info")]
+    | Annotated[TensorBoard, tyro.conf.subcommand("tensorboard")]
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the ``icrl`` command; returns its exit status."""
+    command: Any = tyro.cli(
+        Command,
+        prog="icrl",
+        description="In-context reinforcement learning with softmax attention.",
+        args=arguments,
+    )
+    try:
+        command.run()
+    except (ValueError, TypeError, gym.error.Error, OSError) as error:
+        print(f"icrl: {' '.join(str(error).split())}", file=sys.stderr)  # noqa: T201 - the command's own output
+        return 2
+    return 0
+
+
+def _make(env_id: str, kwargs: dict[str, Any]) -> gym.Env[Any, Any]:
+    try:
+        return gym.make(env_id, **kwargs)
+    except (gym.error.NameNotFound, gym.error.NamespaceNotFound, gym.error.VersionNotFound) as error:
+        known = ", ".join(ENVIRONMENT_IDS)
+        raise ValueError(f"no environment {env_id!r}: use one of {known}, or any other Gymnasium id") from error
+
+
+def _load(entry_point: str) -> Any:
+    from gymnasium.envs.registration import load_env_creator
+
+    return load_env_creator(entry_point)
+
+
+def _print_evaluation(run: EvaluationRun, env_id: str, kwargs: dict[str, Any], run_dir: Path | None) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from icrl_agent.eval.evaluation_run import AGENT
+    from icrl_agent.train.dashboard import TENSORBOARD_FOLDER
+
+    console = Console(highlight=False)
+    result = run.result
+    arguments = ", ".join(f"{name}={value}" for name, value in kwargs.items())
+    console.print(
+        f"\n[bold]{env_id}[/bold]{f' ({arguments})' if arguments else ''}: {result.n_steps} steps,"
+        f" γ = {result.gamma:g}, {result.n_layers} layers, {int((result.visits > 0).sum())} of {len(result.visits)}"
+        f" states left, estimated in {1000 * result.seconds:.1f} ms"
+    )
+    if run.errors:
+        table = Table("method", title="squared error on the same transitions (1 = answering 0, or the best constant)")
+        table.add_column("normalised", justify="right")
+        table.add_column("centred", justify="right")
+        for error in run.at_full_length():
+            style = "bold" if error.method == AGENT else None
+            table.add_row(error.method, f"{error.normalized_msve:.4g}", f"{error.centred_msve:.4g}", style=style)
+        console.print(table)
+    else:
+        table = Table("state", title="estimated values")
+        table.add_column("value", justify="right")
+        table.add_column("visits", justify="right")
+        for state, value, visits in list(zip(result.states, result.values, result.visits, strict=True))[:20]:
+            table.add_row(str(state), f"{value:.4g}", str(visits))
+        console.print(table)
+        console.print(f"no errors: {result.reason}")
+    if run_dir is not None:
+        console.print(f"values, metrics and figures: {run_dir}  (figures in {run_dir / 'figures'})", soft_wrap=True)
+        console.print(
+            f"TensorBoard: icrl tensorboard {run_dir}  (events in {run_dir / TENSORBOARD_FOLDER})", soft_wrap=True
+        )

@@ -1,0 +1,194 @@
+"""Collects real transitions from any environment: plain, Gymnasium vector, or Stable-Baselines3 VecEnv.
+
+The three kinds are read through one loop over batches. A step that only resets (NEXT_STEP autoreset) is no
+transition; the last state of an episode is read from wherever the kind keeps it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import sys
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, VectorEnv
+from numpy.typing import NDArray
+
+from icrl_agent.transitions import Transitions
+from icrl_agent.wrappers.observation import HistoryWrapper
+from icrl_agent.wrappers.policy import BoundPolicy, PolicyLike
+from icrl_agent.wrappers.vector import HistoryWrapper as VectorHistoryWrapper
+from icrl_agent.wrappers.vector import autoreset_mode, final_observations
+
+__all__ = ["collect", "is_sb3_vec_env", "preserved_generators", "single_spaces", "without_history"]
+
+
+def is_sb3_vec_env(env: Any) -> bool:
+    """Whether an environment is a Stable-Baselines3 VecEnv, recognised by its methods."""
+    return not isinstance(env, gym.Env | VectorEnv) and all(
+        hasattr(env, name) for name in ("step_async", "step_wait", "env_method", "num_envs", "reset", "seed")
+    )
+
+
+def without_history(env: Any) -> Any:
+    """Return the environment below an outermost history wrapper, or the environment itself."""
+    return env.env if isinstance(env, HistoryWrapper | VectorHistoryWrapper) else env
+
+
+def single_spaces(env: Any) -> tuple[spaces.Space[Any], spaces.Space[Any]]:
+    """Observation and action space of one copy.
+
+    Raises:
+        TypeError: for something that is no environment.
+    """
+    if isinstance(env, VectorEnv):
+        return env.single_observation_space, env.single_action_space
+    if isinstance(env, gym.Env) or is_sb3_vec_env(env):
+        return env.observation_space, env.action_space
+    raise TypeError(f"env must be a Gymnasium environment, vector environment or SB3 VecEnv, got {type(env).__name__}")
+
+
+def collect(env: Any, policy: PolicyLike, n_steps: int, seed: int | None) -> Transitions:
+    """Reset the environment and take exactly ``n_steps`` real transitions, over all copies, interleaved.
+
+    Never waits for an episode's end. Transitions of the last batch beyond ``n_steps`` are left out. The global
+    random generators of Python, NumPy and torch are as before afterwards. A history wrapper around the environment
+    is stepped over and left empty, so it must be reset before it is used again.
+
+    Args:
+        env: the environment.
+        policy: see ``BoundPolicy``.
+        n_steps: number of transitions, at least 1.
+        seed: of the environment's reset and of the policy; None = unseeded.
+
+    Raises:
+        ValueError: for a reward that is not a finite number (the step is named), an action outside the space.
+        TypeError: for something that is no environment, or a policy that does not fit the spaces.
+    """
+    if isinstance(env, HistoryWrapper | VectorHistoryWrapper):
+        env.clear()
+    env = without_history(env)
+    observation_space, action_space = single_spaces(env)
+    bound = BoundPolicy(policy, observation_space, action_space, seed=seed)
+    with preserved_generators(seed):
+        if isinstance(env, gym.Env):
+            steps = _single_steps(env, bound, seed)
+        elif isinstance(env, VectorEnv):
+            steps = _vector_steps(env, bound, seed)
+        else:
+            steps = _sb3_steps(env, bound, seed)
+        return _gathered(steps, n_steps)
+
+
+class _Step(NamedTuple):
+    """One batch of transitions; ``real`` marks those that are transitions at all."""
+
+    observations: Any
+    rewards: Any
+    next_observations: Any
+    terminated: Any
+    truncated: Any
+    real: NDArray[np.bool_]
+
+
+def _single_steps(env: gym.Env[Any, Any], policy: BoundPolicy, seed: int | None) -> Iterator[_Step]:
+    real = np.ones(1, bool)
+    observation, _ = env.reset(seed=seed)
+    while True:
+        next_observation, reward, terminated, truncated, _ = env.step(policy.action(observation))
+        yield _Step([observation], [reward], [next_observation], [terminated], [truncated], real)
+        observation = next_observation
+        if terminated or truncated:
+            observation, _ = env.reset()
+
+
+def _vector_steps(env: VectorEnv[Any, Any, Any], policy: BoundPolicy, seed: int | None) -> Iterator[_Step]:
+    mode = autoreset_mode(env)
+    observations = np.array(env.reset(seed=seed)[0], copy=True)
+    only_resets = np.zeros(env.num_envs, bool)
+    while True:
+        raw_next, rewards, terminated, truncated, infos = env.step(policy.actions(observations))
+        raw_next = np.array(raw_next, copy=True)
+        done = np.asarray(terminated) | np.asarray(truncated)
+        following = final_observations(raw_next, infos, done) if mode is AutoresetMode.SAME_STEP else raw_next
+        yield _Step(observations, rewards, following, terminated, truncated, ~only_resets)
+        observations = raw_next
+        if mode is AutoresetMode.NEXT_STEP:
+            only_resets = done
+        elif mode is AutoresetMode.DISABLED and done.any():
+            observations = np.array(env.reset(options={"reset_mask": done})[0], copy=True)
+
+
+def _sb3_steps(env: Any, policy: BoundPolicy, seed: int | None) -> Iterator[_Step]:
+    if seed is not None:
+        env.seed(int(seed))
+    real = np.ones(env.num_envs, bool)
+    observations = np.array(env.reset(), copy=True)
+    while True:
+        raw_next, rewards, done, infos = env.step(policy.actions(observations))
+        raw_next = np.array(raw_next, copy=True)
+        following = np.array(raw_next, copy=True)
+        # SB3 reports one flag; a time limit that cut the episode is told apart by the info.
+        truncated = np.array([bool(info.get("TimeLimit.truncated", False)) for info in infos]) & done
+        for index in np.flatnonzero(done):
+            following[index] = infos[index]["terminal_observation"]
+        yield _Step(observations, np.asarray(rewards, np.float64), following, done & ~truncated, truncated, real)
+        observations = raw_next
+
+
+def _gathered(steps: Iterator[_Step], n_steps: int) -> Transitions:
+    """Concatenate batches until there are n_steps real transitions."""
+    kept: list[_Step] = []
+    copies: list[NDArray[np.intp]] = []
+    missing = n_steps
+    while missing > 0:
+        step = next(steps)
+        if step.real.all() and len(step.real) <= missing:
+            copy = np.arange(len(step.real))
+        else:
+            copy = np.flatnonzero(step.real)[:missing]
+            step = _Step(*(np.asarray(part)[copy] for part in step))
+        for row, reward in enumerate(step.rewards):
+            if not np.isfinite(reward):
+                at = n_steps - missing + row + 1
+                raise ValueError(
+                    f"the environment returned reward {reward} at step {at}, rewards must be finite numbers"
+                )
+        kept.append(step)
+        copies.append(copy)
+        missing -= len(copy)
+    columns = [np.concatenate([np.asarray(part) for part in parts]) for parts in zip(*kept, strict=True)]
+    return Transitions(
+        observations=columns[0],
+        rewards=columns[1].astype(np.float64),
+        next_observations=columns[2],
+        terminated=columns[3].astype(bool),
+        truncated=columns[4].astype(bool),
+        copy=np.concatenate(copies),
+    )
+
+
+@contextlib.contextmanager
+def preserved_generators(seed: int | None) -> Iterator[None]:
+    """Run a block with Python's, NumPy's and (if it is loaded) torch's global generators seeded, then restore them.
+
+    Models that sample from the global generators are so reproducible, and nobody else's stream moves.
+    """
+    torch = sys.modules.get("torch")
+    states = random.getstate(), np.random.get_state(), torch.get_rng_state() if torch else None  # noqa: NPY002
+    try:
+        if seed is not None:
+            random.seed(seed)
+            np.random.seed(seed % 2**32)  # noqa: NPY002
+            if torch:
+                torch.manual_seed(seed)
+        yield
+    finally:
+        random.setstate(states[0])
+        np.random.set_state(states[1])  # noqa: NPY002
+        if torch:
+            torch.set_rng_state(states[2])

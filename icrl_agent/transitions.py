@@ -1,0 +1,91 @@
+"""Recorded transitions: what was really experienced, one row per step, and its form as prompt columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Columns", "Transitions"]
+
+
+class Columns(NamedTuple):
+    """A history in column form: the form of prompts and of the reference algorithms."""
+
+    observations: NDArray[Any]
+    """(n_columns, ...)."""
+    rewards: NDArray[np.float64]
+    """(n_columns - 1,), 0 where a column is no source."""
+    source_mask: NDArray[np.bool_]
+    """(n_columns,)."""
+    continues: NDArray[np.float64]
+    """(n_columns,), 1 where a column is no source."""
+
+
+@dataclass(frozen=True, eq=False)
+class Transitions:
+    """n transitions in the order they happened, from one environment or several interleaved copies.
+
+    Args:
+        observations: states left, (n, ...).
+        rewards: reward per step, float64 (n,).
+        next_observations: states entered, the last states of episodes included, (n, ...).
+        terminated: bool (n,); no value follows.
+        truncated: bool (n,); the episode was cut, the value of the state entered still counts.
+        copy: which environment copy, int (n,).
+    """
+
+    observations: NDArray[Any]
+    rewards: NDArray[np.float64]
+    next_observations: NDArray[Any]
+    terminated: NDArray[np.bool_]
+    truncated: NDArray[np.bool_]
+    copy: NDArray[np.intp]
+
+    def __len__(self) -> int:
+        return len(self.rewards)
+
+    @property
+    def continues(self) -> NDArray[np.float64]:
+        """0 where a transition terminated, else 1, (n,)."""
+        return np.where(self.terminated, 0.0, 1.0)
+
+    def columns(self) -> Columns:
+        """Write the transitions as columns, each copy's steps side by side.
+
+        Consecutive steps of an episode share a column; where an episode (or the record of a copy) ends, its last
+        state gets a column that is no source.
+
+        >>> import numpy as np
+        >>> flag = np.zeros(2, bool)
+        >>> t = Transitions(np.array([0, 1]), np.array([5.0, 6.0]), np.array([1, 2]), flag, flag, np.zeros(2, int))
+        >>> t.columns().observations, t.columns().source_mask
+        (array([0, 1, 2]), array([ True,  True, False]))
+        """
+        order = np.argsort(self.copy, kind="stable")
+        copy = self.copy[order]
+        ends = (self.terminated | self.truncated)[order]
+        ends[:-1] |= copy[1:] != copy[:-1]
+        ends[-1:] = True
+        # A row's column is its rank plus the number of end columns before it.
+        column = np.arange(len(order)) + np.concatenate([[0], np.cumsum(ends)[:-1]])
+        n_columns = len(order) + int(ends.sum())
+        observations = np.empty((n_columns, *self.observations.shape[1:]), self.observations.dtype)
+        observations[column] = self.observations[order]
+        observations[column[ends] + 1] = self.next_observations[order][ends]
+        rewards = np.zeros(n_columns - 1)
+        rewards[column] = self.rewards[order]
+        source_mask = np.zeros(n_columns, bool)
+        source_mask[column] = True
+        continues = np.ones(n_columns)
+        continues[column] = self.continues[order]
+        return Columns(observations, rewards, source_mask, continues)
+
+    def first(self, n: int) -> Transitions:
+        """The first n transitions."""
+        return Transitions(
+            self.observations[:n], self.rewards[:n], self.next_observations[:n],
+            self.terminated[:n], self.truncated[:n], self.copy[:n],
+        )  # fmt: skip
