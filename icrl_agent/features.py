@@ -263,9 +263,9 @@ class RandomFourier:
     Raises:
         ValueError: for a size, scale or lengthscale that is not positive.
 
-    >>> x = RandomFourier(shift=0.0, scale=1.0, dim=64, lengthscale=1.0, seed=0)([0, 1, 5])
-    >>> (x @ x.T).round(1)[0].tolist()
-    [1.0, 0.5, 0.0]
+    >>> x = RandomFourier(shift=0.0, scale=1.0, dim=4096, lengthscale=1.0, seed=0)([0, 1, 5])
+    >>> (x @ x.T).round(1)[0].tolist()  # exp(-1/2) is 0.61
+    [1.0, 0.6, 0.0]
     """
 
     shift: float | tuple[float, ...]

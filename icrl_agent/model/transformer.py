@@ -100,8 +100,8 @@ class SoftmaxICTD(nn.Module):
     >>> import torch
     >>> model = SoftmaxICTD.from_theory(feature_dim=2, n_layers=3, sharpness=50.0)
     >>> prompt = torch.tensor([[[1.0, 1.0], [0.0, 0.0], [2.0, 0.0], [0.0, 0.0], [0.0, 0.0]]])  # s -> s, reward 2
-    >>> model.query_value(prompt, gamma=0.5)  # 2 + 1 + 0.5
-    tensor([3.5000])
+    >>> model.query_value(prompt, gamma=0.5).tolist()  # 2 + 1 + 0.5
+    [3.5]
     """
 
     attention_weight: nn.Parameter
