@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -35,8 +34,6 @@ LARGEST_ANSWERED_SPACE = 10_000
 #: Folder of the weights that the package ships.
 SHIPPED_WEIGHTS = Path(__file__).parent / "weights"
 
-Method = TypeVar("Method", bound=Callable[..., Any])
-
 
 class _constructor_only:  # noqa: N801 - used like classmethod
     """A classmethod that refuses to be called on an instance, where its result would be easy to lose."""
@@ -49,7 +46,8 @@ class _constructor_only:  # noqa: N801 - used like classmethod
         if instance is not None:
             name = self._function.__name__
             raise TypeError(f"{name} returns a new agent: write agent = {owner.__name__}.{name}(...)")
-        return wraps(self._function)(self._function.__get__(owner))
+        bound: Callable[..., Any] = self._function.__get__(owner)
+        return bound
 
 
 class ICRLAgent:
