@@ -262,9 +262,9 @@ class ICRLAgent:
         """Values of the context's distinct states in float64, and the largest change by the last layer."""
         with torch.no_grad():
             merged = context.merged(self.model.attention_weight.device)
-            values, previous = merged_values(self.model, merged, gamma, n_layers)
-            change = (values - previous).abs().max()
-        return values[0].cpu().numpy(), float(change)
+            values = merged_values(self.model, merged, gamma, n_layers)
+            change = (values[-1] - values[-2]).abs().max()
+        return values[-1, 0].cpu().numpy(), float(change)
 
     def _diagnostics(self, context: Context, gamma: float, last_layer_change: float, finite: bool) -> Diagnostics:
         attention = self.model.attention_block(0).double().cpu().numpy()

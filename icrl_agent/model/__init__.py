@@ -1,6 +1,13 @@
 """The softmax ICTD transformer: literal layers, the merged engine, and its weights on disk."""
 
-from icrl_agent.model.merged import MergedContext, affine_layer, merge_transitions, merged_values
+from icrl_agent.model.merged import (
+    MergedContext,
+    affine_layer,
+    iterate_affine,
+    merge_transitions,
+    merged_kernel,
+    merged_values,
+)
 from icrl_agent.model.transformer import SoftmaxICTD, attention_weights, dual_head_layer, tsm_layer
 from icrl_agent.model.weights import load_weights, save_weights
 
@@ -10,8 +17,10 @@ __all__ = [
     "affine_layer",
     "attention_weights",
     "dual_head_layer",
+    "iterate_affine",
     "load_weights",
     "merge_transitions",
+    "merged_kernel",
     "merged_values",
     "save_weights",
     "tsm_layer",

@@ -1,39 +1,45 @@
 """The merged engine: columns with equal features become one state, and a layer one affine map of the state values.
 
 Under the model's masks the features never change from layer to layer and only the current memory matters, so with
-S distinct feature vectors a layer is c <- T c + b on S numbers, whatever the number n of transitions is:
+S distinct feature vectors a layer is c <- T c + b on S numbers, whatever the number n of transitions is. With
 
-    M(s, u)  = softmax over u of (x(u)' A x(s) + log N(u))          N(u) = transitions that left u
-    T        = I + w_current M + w_target gamma M P_hat             P_hat(u, u') = mean of continues over u -> u'
-    b        = w_reward M r_hat                                     r_hat(u) = mean reward on leaving u
+    N(u) = transitions that left u,   R(u) = sum of their rewards,   C(u, u') = sum of their continues by successor,
+    E(s, u) = exp(x(u)' A x(s)),      Z(s) = sum_u E(s, u) N(u),
 
-(w_reward, w_target, w_current) are V's free entries. T and b are computed once for looped weights. Equal to the
+the layer is
+
+    T = I + (w_current E diag(N) + w_target gamma E C) / Z         b = w_reward E R / Z
+
+where (w_reward, w_target, w_current) are V's free entries. T and b are computed once for looped weights. Equal to the
 literal layers of ``transformer.py`` in values and gradients; O(S^2 (d + L) + n) instead of O(n^2 d L).
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from icrl_agent.model.transformer import SoftmaxICTD
 
-__all__ = ["MergedContext", "affine_layer", "merge_transitions", "merged_values"]
+__all__ = ["MergedContext", "affine_layer", "iterate_affine", "merge_transitions", "merged_kernel", "merged_values"]
 
 
 class MergedContext(NamedTuple):
-    """A batch of contexts summed by state; S states each, padded with states that no transition leaves."""
+    """A batch of contexts summed by state. ``...`` are batch axes; states that no transition leaves may pad S.
+
+    The features' batch axes may have size 1 where many contexts share them (windows of one task).
+    """
 
     features: Tensor
-    """(B, S, d) distinct feature vectors."""
+    """x, (..., S, d)."""
     counts: Tensor
-    """(B, S) transitions that left each state."""
-    mean_reward: Tensor
-    """(B, S), 0 for states never left."""
-    transition: Tensor
-    """(B, S, S) P_hat, dense or (for one long context) a sparse (S, S) matrix; 0 rows for states never left."""
+    """N, (..., S)."""
+    reward_sum: Tensor
+    """R, (..., S)."""
+    successors: Tensor
+    """C, (..., S, S), or a sparse (S, S) matrix for a batch of one."""
 
 
 def merge_transitions(
@@ -55,83 +61,135 @@ def merge_transitions(
         rewards: (B, n).
         continues: (B, n), 0 where it terminated, else 1.
         weights: (B, n), how much each transition counts (0 leaves it out); None = all 1.
-        sparse: keep P_hat sparse, for one context (B = 1) with about as many states as transitions.
+        sparse: keep C sparse, for one context (B = 1) with about as many states as transitions.
     """
     batch, n_states, _ = features.shape
     dtype = features.dtype
     weight = torch.ones_like(rewards, dtype=dtype) if weights is None else weights.to(dtype)
 
-    def summed(values: Tensor) -> Tensor:
-        return torch.zeros(batch, n_states, dtype=dtype, device=features.device).scatter_add(1, state, values)
+    def summed(index: Tensor, values: Tensor, size: int) -> Tensor:
+        return torch.zeros(batch, size, dtype=dtype, device=features.device).scatter_add(1, index, values)
 
-    counts = summed(weight)
-    per_visit = 1.0 / counts.clamp(min=torch.finfo(dtype).tiny)
-    mean_reward = summed(weight * rewards.to(dtype)) * per_visit
-    moves = weight * continues.to(dtype) * per_visit.gather(1, state)
+    kept = weight * continues.to(dtype)
     if sparse:
-        transition = torch.sparse_coo_tensor(
-            torch.cat([state, next_state]), moves[0], (n_states, n_states), check_invariants=False
-        ).coalesce()
+        at = torch.cat([state, next_state])
+        successors = torch.sparse_coo_tensor(at, kept[0], (n_states, n_states), check_invariants=False).coalesce()
     else:
-        flat = torch.zeros(batch, n_states * n_states, dtype=dtype, device=features.device)
-        transition = flat.scatter_add(1, state * n_states + next_state, moves).view(batch, n_states, n_states)
-    return MergedContext(features, counts, mean_reward, transition)
+        flat = summed(state * n_states + next_state, kept, n_states * n_states)
+        successors = flat.view(batch, n_states, n_states)
+    return MergedContext(
+        features, summed(state, weight, n_states), summed(state, weight * rewards.to(dtype), n_states), successors
+    )
 
 
 def affine_layer(context: MergedContext, attention: Tensor, entries: Tensor, gamma: Tensor) -> tuple[Tensor, Tensor]:
     """One layer as c <- T c + b on the state values.
 
     Args:
-        context: B merged contexts.
+        context: contexts summed by state.
         attention: feature block of A, (d, d).
         entries: V's weights of reward, target memory and current memory, (3,).
-        gamma: (B,).
+        gamma: (...).
 
     Returns:
-        T (B, S, S) and b (B, S).
+        T (..., S, S) and b (..., S).
     """
-    kernel = merged_kernel(context, attention)
-    if context.transition.is_sparse:
-        successor = torch.sparse.mm(context.transition.t(), kernel[0].t()).t()[None]
+    weights = _weight_per_transition(context, attention)
+    if context.successors.is_sparse:
+        successor = torch.sparse.mm(context.successors.t(), weights[0].t()).t()[None]
     else:
-        successor = kernel @ context.transition
+        successor = weights @ context.successors
     w_reward, w_target, w_current = entries
-    T = w_current * kernel + (w_target * gamma)[:, None, None] * successor
-    T.diagonal(dim1=1, dim2=2).add_(1.0)
-    b = w_reward * (kernel @ context.mean_reward[:, :, None])[:, :, 0]
+    T = w_current * weights * context.counts[..., None, :] + (w_target * gamma)[..., None, None] * successor
+    T = T + torch.eye(T.shape[-1], dtype=T.dtype, device=T.device)
+    b = w_reward * (weights @ context.reward_sum[..., None])[..., 0]
     return T, b
 
 
 def merged_kernel(context: MergedContext, attention: Tensor) -> Tensor:
-    """Attention by state M, (B, S queries, S sources); rows sum to 1, or to 0 in a context without transitions."""
+    """Attention by state M_n, (..., S queries, S sources); rows sum to 1, or to 0 in a context without transitions."""
+    return _weight_per_transition(context, attention) * context.counts[..., None, :]
+
+
+def _weight_per_transition(context: MergedContext, attention: Tensor) -> Tensor:
+    """E(s, u) / Z(s): attention of s to one transition that leaves u, (..., S, S)."""
     x = context.features
-    scores = x @ (x @ attention).transpose(1, 2)  # [s, u] = x(u)' A x(s)
+    scores = x @ (x @ attention).transpose(-1, -2)  # [s, u] = x(u)' A x(s)
+    # Softmax does not feel a shift of its row: by the largest score of a source no exponential overflows. Contexts
+    # that share features share the shift, and so the exponentials.
     left = context.counts > 0
-    hidden = ~left & left.any(dim=1, keepdim=True)
-    log_counts = torch.log(torch.where(left, context.counts, 1.0)).masked_fill(hidden, float("-inf"))
-    return torch.softmax(scores + log_counts[:, None, :], dim=2) * left[:, None, :]
+    for axis in range(left.ndim - 1):
+        if x.shape[axis] == 1:
+            left = left.any(dim=axis, keepdim=True)
+    sources = scores.detach().masked_fill(~left[..., None, :], float("-inf"))
+    top = sources.amax(dim=-1, keepdim=True)
+    exponentials = torch.exp(torch.where(left[..., None, :], scores - top, float("-inf")))
+    normaliser = exponentials @ context.counts[..., None]
+    return exponentials / torch.where(normaliser > 0, normaliser, 1.0)
 
 
 def merged_values(
     model: SoftmaxICTD, context: MergedContext, gamma: float | Tensor, n_layers: int | None = None
-) -> tuple[Tensor, Tensor]:
-    """Values of every state after the last layer and after the one before it, each (B, S).
+) -> Tensor:
+    """Values of every state after 0, 1, ..., n_layers layers: (n_layers + 1, ..., S).
 
     The model's weights are cast to the context's dtype, so float64 contexts are evaluated in float64. ``gamma`` is a
-    number or one per context (B,).
+    number or one per context (...).
 
     Raises:
         ValueError: for a depth the model does not have.
     """
     depth = model.resolve_n_layers(n_layers)
     dtype = context.features.dtype
-    gammas = torch.as_tensor(gamma, dtype=dtype, device=context.features.device).expand(len(context.features))
-    values = torch.zeros_like(context.mean_reward)
-    previous = values
+    batch = context.counts.shape[:-1]
+    gammas = torch.as_tensor(gamma, dtype=dtype, device=context.features.device).expand(batch)
+
+    def layer(index: int) -> tuple[Tensor, Tensor]:
+        return affine_layer(
+            context, model.attention_block(index).to(dtype), model.value_entries(index).to(dtype), gammas
+        )
+
+    if model.shared:
+        return iterate_affine(*layer(0), depth)
+    values = [torch.zeros_like(context.counts)]
     for index in range(depth):
-        if index == 0 or not model.shared:
-            attention, entries = model.attention_block(index).to(dtype), model.value_entries(index).to(dtype)
-            T, b = affine_layer(context, attention, entries, gammas)
-        previous = values
-        values = torch.baddbmm(b[:, :, None], T, values[:, :, None])[:, :, 0]
-    return values, previous
+        T, b = layer(index)
+        values.append((T @ values[-1][..., None])[..., 0] + b)
+    return torch.stack(values)
+
+
+def iterate_affine(T: Tensor, b: Tensor, n_iterations: int) -> Tensor:
+    """v_0 = 0, v_{l+1} = T v_l + b for T (..., S, S), b (..., S): all iterates, (n_iterations + 1, ..., S).
+
+    The gradient runs the adjoint recursion, one matrix product for all layers instead of one per layer.
+
+    >>> iterate_affine(torch.tensor([[0.5]]), torch.tensor([1.0]), 3)[:, 0]
+    tensor([0.0000, 1.0000, 1.5000, 1.7500])
+    """
+    values: Tensor = _IterateAffine.apply(T, b, n_iterations)  # type: ignore[no-untyped-call]
+    return values
+
+
+class _IterateAffine(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, T: Tensor, b: Tensor, n_iterations: int) -> Tensor:
+        matrix, offset = T.reshape(-1, *T.shape[-2:]), b.reshape(-1, b.shape[-1], 1)
+        values = offset.new_zeros(n_iterations + 1, *offset.shape)
+        for step in range(n_iterations):
+            torch.baddbmm(offset, matrix, values[step], out=values[step + 1])
+        ctx.save_for_backward(matrix, values)
+        ctx.shapes = T.shape, b.shape
+        return values.view(n_iterations + 1, *b.shape)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
+        matrix, values = ctx.saved_tensors
+        transposed = matrix.transpose(1, 2)
+        # adjoint[l] is the gradient of the loss with respect to v_l through all later layers.
+        adjoint = gradient.reshape(values.shape).clone()
+        for step in range(len(values) - 2, 0, -1):
+            adjoint[step].baddbmm_(transposed, adjoint[step + 1])
+        later, before = adjoint[1:, :, :, 0], values[:-1, :, :, 0]
+        gradient_T = torch.bmm(later.permute(1, 2, 0), before.permute(1, 0, 2))
+        T_shape, b_shape = ctx.shapes
+        return gradient_T.view(T_shape), later.sum(dim=0).view(b_shape), None
