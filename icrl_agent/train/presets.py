@@ -1,0 +1,41 @@
+"""Named pretraining runs."""
+
+from __future__ import annotations
+
+from icrl_agent.train.config import PretrainConfig
+
+__all__ = ["PRESETS", "preset"]
+
+#: Named runs. "paper": the emergence experiment; "paper-small": the sizes of the linear-attention experiments;
+#: "universal": the shipped weights.
+PRESETS: dict[str, PretrainConfig] = {
+    "paper": PretrainConfig(),
+    "paper-small": PretrainConfig(
+        features="random_uniform", feature_dim=4, context_length=(30, 30), n_layers=(3, 3), learning_rate=3e-3
+    ),
+    "universal": PretrainConfig(
+        n_steps=6000,
+        families=("boyan", "garnet"),
+        n_states=(5, 20),
+        feature_dim=32,
+        context_length=(8, 256),
+        gamma=(0.5, 0.9),
+        n_layers=(40, 40),
+        weigh_by_length=True,
+        ema_decay=0.998,
+    ),
+}
+
+
+def preset(name: str) -> PretrainConfig:
+    """Return a preset by name.
+
+    Raises:
+        ValueError: for an unknown name; it lists the known ones.
+
+    >>> preset("paper").n_layers
+    (15, 15)
+    """
+    if name not in PRESETS:
+        raise ValueError(f"unknown preset {name!r}; known: {', '.join(PRESETS)}")
+    return PRESETS[name]

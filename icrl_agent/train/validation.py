@@ -1,0 +1,110 @@
+"""Held-out contexts in cells of one kind each, and how every estimator does on them.
+
+A cell fixes the family, the number of states, the discount factor and the context length; its contexts are fresh
+tasks with one trajectory each. Errors are squared errors of all states' values, weighted by the stationary
+distribution.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from icrl_agent.algorithms.batched import batched_certainty_equivalence, batched_lstd, batched_tabular_td
+from icrl_agent.model import MergedContext, SoftmaxICTD, merged_values
+from icrl_agent.train.sampler import Split, Trajectories, roll_out, sample_generator, window_sums
+from icrl_agent.train.tasks import FamilyName, FeatureKind, draw_features, draw_tasks, solve_tasks
+
+__all__ = ["Cell", "Contexts", "classical_values", "draw_contexts", "transformer_values", "weighted_errors"]
+
+FloatArray = NDArray[np.float64]
+
+#: Step size of tabular TD at its k-th transition, tuned on chains that no cell uses.
+TD_STEP_NUMERATOR, TD_STEP_OFFSET = 30.0, 29.0
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One kind of context."""
+
+    family: FamilyName
+    n_states: int
+    gamma: float
+    context_length: int
+
+
+class Contexts(NamedTuple):
+    """B contexts of one cell."""
+
+    features: FloatArray
+    """(B, S, d)."""
+    counts: FloatArray
+    """N, (B, S)."""
+    reward_sum: FloatArray
+    """R, (B, S)."""
+    successors: FloatArray
+    """C, (B, S, S)."""
+    trajectories: Trajectories
+    """(B, n + 1) states and (B, n) rewards."""
+    gamma: FloatArray
+    """(B,)."""
+    true_values: FloatArray
+    """(B, S)."""
+    weights: FloatArray
+    """Stationary distributions, (B, S)."""
+
+
+def draw_contexts(
+    cell: Cell,
+    n_tasks: int,
+    feature_dim: int,
+    *,
+    split: Split = "validation",
+    seed: int = 0,
+    features: FeatureKind = "random_unit",
+) -> Contexts:
+    """Draw a cell's contexts; a pure function of the arguments."""
+    rng = sample_generator(split, seed, 0)
+    gamma = np.full(n_tasks, cell.gamma)
+    tasks = draw_tasks(rng, cell.family, np.full(n_tasks, cell.n_states), gamma)
+    x = draw_features(rng, features, n_tasks, cell.n_states, feature_dim)
+    trajectories = roll_out(rng, tasks, cell.context_length, np.zeros(n_tasks))
+    values, weights = solve_tasks(tasks, gamma)
+    counts, reward_sum, successors = window_sums(trajectories, cell.context_length, 1, cell.n_states)
+    return Contexts(x, counts[:, 0], reward_sum[:, 0], successors[:, 0], trajectories, gamma, values, weights)
+
+
+def transformer_values(model: SoftmaxICTD, contexts: Contexts, n_layers: int | None = None) -> FloatArray:
+    """The transformer's values of all states after the last layer, float64 (B, S)."""
+    merged = MergedContext(
+        *(torch.from_numpy(part) for part in (contexts.features, contexts.counts, contexts.reward_sum)),
+        torch.from_numpy(contexts.successors),
+    )
+    with torch.no_grad():
+        return merged_values(model, merged, torch.from_numpy(contexts.gamma), n_layers)[-1].numpy()
+
+
+def classical_values(contexts: Contexts, ridge: float) -> dict[str, FloatArray]:
+    """Values of the classical estimators on the same contexts, each (B, S)."""
+    sums = contexts.counts, contexts.reward_sum, contexts.successors, contexts.gamma
+    states, rewards = contexts.trajectories
+    n_states = contexts.counts.shape[1]
+    return {
+        "ce_zero": batched_certainty_equivalence(*sums, never_left="zero"),
+        "ce_mean": batched_certainty_equivalence(*sums, never_left="mean"),
+        "lstd": batched_lstd(*sums, ridge=ridge),
+        "tabular_td": batched_tabular_td(states, rewards, contexts.gamma, n_states, _td_step_size),
+    }
+
+
+def weighted_errors(values: FloatArray, contexts: Contexts) -> FloatArray:
+    """Squared error per context, weighted by the stationary distribution, (B,)."""
+    return np.asarray((contexts.weights * (values - contexts.true_values) ** 2).sum(axis=1))
+
+
+def _td_step_size(k: int) -> float:
+    return TD_STEP_NUMERATOR / (TD_STEP_OFFSET + k + 1)
