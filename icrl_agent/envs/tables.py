@@ -6,6 +6,8 @@ forget the ``terminal`` flags still see a state that earns nothing.
 
 from __future__ import annotations
 
+import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -143,8 +145,9 @@ class TabularMDP:
         )
 
     def to_npz(self, path: str | Path) -> None:
-        """Write the four tables to an ``.npz`` file."""
-        np.savez(path, transition=self.transition, reward=self.reward, initial=self.initial, terminal=self.terminal)
+        """Write the four tables to an ``.npz`` file, under exactly this name."""
+        with Path(path).open("wb") as file:  # np.savez would append a missing suffix to a name
+            np.savez(file, transition=self.transition, reward=self.reward, initial=self.initial, terminal=self.terminal)
 
     @classmethod
     def from_npz(cls, path: str | Path) -> TabularMDP:
@@ -154,13 +157,14 @@ class TabularMDP:
             ValueError: if the file is missing, cannot be read as .npz, lacks a table, or holds bad tables.
         """
         try:
-            with np.load(path, allow_pickle=False) as tables:
-                terminal: Any = tables["terminal"] if "terminal" in tables.files else None
-                return cls(tables["transition"], tables["reward"], tables["initial"], terminal)
+            with np.load(path, allow_pickle=False) as file:
+                names = ("transition", "reward", "initial", *(["terminal"] if "terminal" in file.files else []))
+                tables: dict[str, Any] = {name: file[name] for name in names}
         except KeyError as error:
             raise ValueError(f"{path} lacks a table: {error.args[0]}") from error
-        except (OSError, EOFError, TypeError, AttributeError) as error:
+        except (OSError, EOFError, TypeError, AttributeError, ValueError, zipfile.BadZipFile, zlib.error) as error:
             raise ValueError(f"{path} cannot be read as an .npz file of tables: {error}") from error
+        return cls(**tables)
 
     @classmethod
     def from_gymnasium(cls, env: gym.Env[Any, Any]) -> TabularMDP:
