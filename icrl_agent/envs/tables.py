@@ -72,13 +72,13 @@ class TabularMDP:
     terminal: NDArray[np.bool_] = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
-        transition = np.array(self.transition, dtype=np.float64)
+        transition = _numbers(self.transition, "transition")
         if transition.ndim == 2:
             transition = transition[:, None, :]
         if transition.ndim != 3 or transition.shape[0] != transition.shape[2] or transition.size == 0:
             raise ValueError(f"transition must have shape (S, A, S) or (S, S), got {np.shape(self.transition)}")
         n_states, n_actions, _ = transition.shape
-        reward = np.array(self.reward, dtype=np.float64)
+        reward = _numbers(self.reward, "reward")
         if reward.shape == (n_states,):
             reward = np.repeat(reward[:, None], n_actions, axis=1)
         if reward.shape != (n_states, n_actions):
@@ -94,7 +94,7 @@ class TabularMDP:
             state, action = np.argwhere(~np.isfinite(reward))[0]
             raise ValueError(f"reward[{state}, {action}] is {reward[state, action]}, it must be finite")
         transition = _distributions(transition, "transition")
-        initial = np.array(self.initial, dtype=np.float64)
+        initial = _numbers(self.initial, "initial")
         if initial.shape != (n_states,):
             raise ValueError(f"initial must have shape ({n_states},), got {initial.shape}")
         initial = _distributions(initial, "initial")
@@ -217,6 +217,14 @@ def check_policy(policy: ArrayLike, n_states: int, n_actions: int) -> FloatArray
             f"a policy table must have shape (n_states, n_actions) = ({n_states}, {n_actions}), got {table.shape}"
         )
     return _distributions(table, "policy")
+
+
+def _numbers(table: ArrayLike, name: str) -> FloatArray:
+    """Copy a table to float64, naming it where it holds anything but real numbers in rows of equal length."""
+    try:
+        return np.array(table, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be an array of real numbers: {error}") from error
 
 
 def _distributions(table: FloatArray, name: str) -> FloatArray:
