@@ -130,12 +130,11 @@ class TabularMDP:
             probabilities = np.full((self.n_states, self.n_actions), 1.0 / self.n_actions)
         else:
             probabilities = check_policy(policy, self.n_states, self.n_actions)
-        return TabularMRP(
-            transition=np.einsum("sa,sat->st", probabilities, self.transition),
-            reward=(probabilities * self.reward).sum(axis=1),
-            initial=self.initial,
-            terminal=self.terminal,
-        )
+        transition = np.einsum("sa,sat->st", probabilities, self.transition)
+        reward = (probabilities * self.reward).sum(axis=1)
+        for array in (transition, reward):
+            array.setflags(write=False)
+        return TabularMRP(transition, reward, self.initial, self.terminal)
 
     def same_tables(self, other: TabularMDP) -> bool:
         """Whether two processes have exactly equal tables."""
