@@ -113,8 +113,9 @@ class TabularEnv(gym.Env[int, int]):
 
     def _load(self, mdp: TabularMDP) -> None:
         self.mdp = mdp
-        self.observation_space = spaces.Discrete(mdp.n_states)
-        self.action_space = spaces.Discrete(mdp.n_actions)
+        if not hasattr(self, "action_space"):  # another task has the same spaces: a seeded action_space stays seeded
+            self.observation_space = spaces.Discrete(mdp.n_states)
+            self.action_space = spaces.Discrete(mdp.n_actions)
         # Nested lists: bisect on a list is the fastest way to draw one state.
         self._cumulative: list[list[list[float]]] = cumulative(mdp.transition).tolist()
         self._initial_cumulative: list[float] = cumulative(mdp.initial).tolist()
