@@ -18,7 +18,7 @@ def msve(values: ArrayLike, true_values: ArrayLike, weights: ArrayLike) -> float
             does not count, whatever its values are.
 
     Raises:
-        ValueError: if shapes differ, a weight is negative, or the weights sum to 0.
+        ValueError: if shapes differ, a weight is negative or not finite, or the weights sum to 0.
 
     >>> msve([1.0, 5.0], [0.0, 5.0], [0.25, 0.75])
     0.25
@@ -48,21 +48,23 @@ def centred_msve(values: ArrayLike, true_values: ArrayLike, weights: ArrayLike) 
     1.0
     """
     estimate, truth, weight = _weighted(values, true_values, weights)
-    return _ratio(float(weight @ (estimate - truth) ** 2), float(weight @ (truth - weight @ truth) ** 2))
+    varies = truth.min() < truth.max()  # rounding alone may give a constant a tiny variance
+    variance = float(weight @ (truth - weight @ truth) ** 2) if varies else 0.0
+    return _ratio(float(weight @ (estimate - truth) ** 2), variance)
 
 
 def geometric_mean(ratios: ArrayLike) -> tuple[float, float]:
     """Geometric mean of positive ratios and its standard error (delta method: mean times s.e. of the logs).
 
     Raises:
-        ValueError: for an empty input or a ratio that is not positive.
+        ValueError: for an empty input or a ratio that is not positive and finite.
 
     >>> geometric_mean([0.5, 2.0])[0]
     1.0
     """
     array = np.asarray(ratios, dtype=np.float64)
-    if array.size == 0 or not (array > 0).all():
-        raise ValueError("a geometric mean needs at least one ratio, all of them positive")
+    if array.size == 0 or not ((array > 0) & np.isfinite(array)).all():
+        raise ValueError("a geometric mean needs at least one ratio, all of them positive and finite")
     logs = np.log(array)
     mean = float(np.exp(logs.mean()))
     stderr = float(mean * logs.std(ddof=1) / np.sqrt(logs.size)) if logs.size > 1 else float("nan")
@@ -82,7 +84,7 @@ def _weighted(
             "values, true_values and weights must have one shape (S,),"
             f" got {estimate.shape}, {truth.shape} and {weight.shape}"
         )
-    if not (weight >= 0).all() or not weight.sum() > 0:
-        raise ValueError("weights must be non-negative and not all 0")
+    if not ((weight >= 0) & np.isfinite(weight)).all() or not weight.sum() > 0:
+        raise ValueError("weights must be finite, non-negative and not all 0")
     counts = weight > 0
     return estimate[counts], truth[counts], weight[counts] / weight.sum()
