@@ -71,8 +71,8 @@ def random_boyan_chain(
     initial = _normalised(rng.uniform(0.01, 0.99, n))
     reward = rng.uniform(-1.0, 1.0, n)
     features = None
+    gamma = check_gamma(representable_gamma)
     if representable is not None:
-        gamma = check_gamma(representable_gamma)
         features = rng.uniform(-1.0, 1.0, (n, _check_size("representable", representable, 1)))
         values = features @ rng.standard_normal(features.shape[1])
         reward = values - gamma * transition @ values
