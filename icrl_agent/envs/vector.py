@@ -59,7 +59,11 @@ class TabularVectorEnv(VectorEnv[IntArray, Any, NDArray[Any]]):
             if value is not None and (isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1):
                 raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")
         self.num_envs = int(num_envs)
-        self.autoreset_mode = AutoresetMode(autoreset_mode)
+        try:
+            self.autoreset_mode = AutoresetMode(autoreset_mode)
+        except ValueError as error:
+            allowed = [mode.value for mode in AutoresetMode]
+            raise ValueError(f"autoreset_mode must be one of {allowed}, got {autoreset_mode!r}") from error
         self.metadata = {  # type: ignore[misc]
             **type(self).metadata,
             "autoreset_mode": self.autoreset_mode,
