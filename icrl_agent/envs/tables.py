@@ -156,7 +156,7 @@ class TabularMDP:
             ValueError: if the file is missing, cannot be read as .npz, lacks a table, or holds bad tables.
         """
         try:
-            with np.load(path, allow_pickle=False) as file:
+            with Path(path).open("rb") as stream, np.load(stream, allow_pickle=False) as file:
                 names = ("transition", "reward", "initial", *(["terminal"] if "terminal" in file.files else []))
                 tables: dict[str, Any] = {name: file[name] for name in names}
         except KeyError as error:
