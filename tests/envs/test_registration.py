@@ -96,11 +96,12 @@ def check_subproc(tmp_path: Any, env_id: str, start_method: str | None, setup: s
     assert (result.returncode, result.stdout) == (0, "fine\n"), result.stderr[-500:]
 
 
-@pytest.mark.parametrize("start_method", [None, "spawn"])
+@pytest.mark.parametrize("start_method", [None, pytest.param("spawn", marks=pytest.mark.slow)])
 def test_stable_baselines3_worker_processes(tmp_path: Any, start_method: str | None) -> None:
     check_subproc(tmp_path, "icrl_agent:BoyanChain-v0", start_method)
 
 
+@pytest.mark.slow
 def test_worker_check_catches_an_id_that_only_the_parent_registered(tmp_path: Any) -> None:
     setup = "if __name__ == '__main__':\n    import icrl_agent"
     with pytest.raises(AssertionError, match=r"ConnectionReset|EOFError|BrokenPipe|NameNotFound"):
@@ -140,7 +141,7 @@ def test_gymnasium_workers_do_not_load_torch(tmp_path: Any, context: str) -> Non
 
 def test_worker_check_catches_torch(tmp_path: Any) -> None:
     with pytest.raises(AssertionError):
-        check_worker_without_torch(tmp_path, "fork", "import torch")
+        check_worker_without_torch(tmp_path, "fork", "sys.modules['torch'] = sys")
 
 
 def check_same_environment(first: gym.Env[Any, Any], second: gym.Env[Any, Any]) -> None:
