@@ -208,3 +208,46 @@ def test_reward_noise_has_the_stated_deviation(case: Any, measure: Any, sigma: f
 def test_without_noise_rewards_are_the_tables(case: Any) -> None:
     assert not noise_of_single(case, 0.0).any()
     assert not noise_of_vector(case, 0.0).any()
+
+
+class LargestDraw:
+    """A generator whose every uniform draw is the largest number below 1."""
+
+    def random(self, size: int | None = None) -> Any:
+        largest = float(np.nextafter(1.0, 0.0))
+        return largest if size is None else np.full(size, largest)
+
+
+def check_largest_draw(outcome: Callable[[NDArray[np.float64]], int]) -> None:
+    """Ten probabilities of a tenth add up to less than 1 in floating point, and an impossible state follows them."""
+    row = np.array([0.1] * 10 + [0.0])
+    assert np.cumsum(row)[-1] < 1
+    assert outcome(row) == 9
+
+
+def single_outcome(row: NDArray[np.float64]) -> int:
+    env = gym.make("TabularMDP-v0", transition=[row] * 11, reward=np.zeros(11), initial=row).unwrapped
+    env.np_random = LargestDraw()
+    assert env.reset()[0] == env.step(0)[0]
+    return env.step(0)[0]
+
+
+def vector_outcome(row: NDArray[np.float64]) -> int:
+    envs = gym.make_vec("TabularMDP-v0", num_envs=2, transition=[row] * 11, reward=np.zeros(11), initial=row)
+    envs.np_random = LargestDraw()
+    assert envs.reset()[0].tolist() == envs.step([0, 0])[0].tolist()
+    return int(envs.step([0, 0])[0][1])
+
+
+@pytest.mark.parametrize("outcome", [single_outcome, vector_outcome])
+def test_rounding_leads_to_no_impossible_state(outcome: Callable[[NDArray[np.float64]], int]) -> None:
+    check_largest_draw(outcome)
+
+
+def test_largest_draw_check_catches_plain_cumulative_sums() -> None:
+    for double in (
+        lambda row: int(np.searchsorted(np.cumsum(row), LargestDraw().random(), side="right")),
+        lambda row: int(np.argmax(np.cumsum(row) > LargestDraw().random())),
+    ):
+        with pytest.raises(AssertionError):
+            check_largest_draw(double)
