@@ -25,9 +25,7 @@ def check_round_trip(write: Callable[[TabularMDP, Path], None], mdp: TabularMDP,
 
 
 @pytest.mark.parametrize("name", ["tables.npz", "tables", "tables.v1"])
-@pytest.mark.parametrize(
-    "mdp", [classic_boyan_chain(), garnet_mdp(), random_boyan_chain()[0]], ids=lambda m: m.n_states
-)
+@pytest.mark.parametrize("mdp", TASKS.values(), ids=TASKS)
 def test_round_trip_is_exact_under_any_file_name(mdp: TabularMDP, name: str, tmp_path: Path) -> None:
     check_round_trip(TabularMDP.to_npz, mdp, tmp_path / name)
     assert [path.name for path in tmp_path.iterdir()] == [name]
