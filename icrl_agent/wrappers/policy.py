@@ -18,6 +18,9 @@ __all__ = ["BoundPolicy", "PolicyWrapper", "bind_policy"]
 
 FloatArray = NDArray[np.float64]
 
+#: Sets the policy's random stream apart from that of an environment with the same seed.
+_POLICY_STREAM = 1
+
 #: What counts as a policy: None, a table (S, A), a function of the raw observation, or a model with ``predict``.
 PolicyLike = Any
 
@@ -68,7 +71,9 @@ class BoundPolicy:
 
     def seed(self, seed: int | None) -> None:
         """Start the generator again."""
-        self._rng = np.random.default_rng(seed)
+        # A stream of its own: an environment reset with the same seed draws from SeedSequence(seed), and equal draws
+        # would tie the action to the next state.
+        self._rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_POLICY_STREAM,)))
         self.action_space.seed(int(self._rng.integers(2**31)))
 
     def action(self, observation: Any) -> Any:
