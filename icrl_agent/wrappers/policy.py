@@ -98,7 +98,10 @@ class BoundPolicy:
             chosen = (rows <= self._rng.random(len(rows))[:, None]).sum(axis=1)
             return np.asarray(chosen + self._first_action)
         if self._model is not None:
-            return np.asarray(self._model.predict(observations, deterministic=self.deterministic)[0])
+            chosen = np.asarray(self._model.predict(observations, deterministic=self.deterministic)[0])
+            for action in chosen:
+                self._valid(action)
+            return chosen
         n_rows = len(next(iter(observations.values())) if isinstance(observations, dict) else observations)
         if self._function is not None:
             return np.stack([np.asarray(self.action(observations[row])) for row in range(n_rows)])
