@@ -191,8 +191,11 @@ class PolicyWrapper(gym.Wrapper[Any, int, Any, Any], gym.utils.RecordConstructor
 
         Raises:
             ValueError: for another action.
+            gymnasium.error.ResetNeeded: before the first reset.
         """
         check_only_action(action)
+        if self._observation is None:
+            raise gym.error.ResetNeeded("the policy has no observation to act on: call reset() before step()")
         chosen = self.policy.action(self._observation)
         self._observation, reward, terminated, truncated, info = self.env.step(chosen)
         return self._observation, reward, terminated, truncated, info

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
@@ -67,6 +68,8 @@ class PolicyWrapper(VectorWrapper[Any, Any, Any, Any, Any]):
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Let the policy act once in every copy; actions must be 0."""
         check_only_action(actions)
+        if self._observations is None:
+            raise gym.error.ResetNeeded("the policy has no observations to act on: call reset() before step()")
         chosen = self.policy.actions(self._observations)
         self._observations, rewards, terminations, truncations, infos = self.env.step(chosen)
         return self._observations, rewards, terminations, truncations, infos
