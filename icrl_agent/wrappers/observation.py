@@ -81,7 +81,7 @@ class HistoryWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructo
         chosen = as_feature_map(feature_map, env.observation_space)
         gym.utils.RecordConstructorArgs.__init__(
             self,
-            context_length=context_length,
+            context_length=int(context_length) if isinstance(context_length, np.integer) else context_length,
             feature_map=chosen.spec(),
             keep_across_episodes=keep_across_episodes,
         )

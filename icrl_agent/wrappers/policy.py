@@ -172,7 +172,11 @@ class PolicyWrapper(gym.Wrapper[Any, int, Any, Any], gym.utils.RecordConstructor
         self, env: gym.Env[Any, Any], policy: PolicyLike, seed: int | None = None, deterministic: bool = True
     ) -> None:
         gym.utils.RecordConstructorArgs.__init__(
-            self, _disable_deepcopy=True, policy=policy, seed=seed, deterministic=deterministic
+            self,
+            _disable_deepcopy=True,
+            policy=policy.tolist() if isinstance(policy, np.ndarray) else policy,
+            seed=seed,
+            deterministic=deterministic,
         )
         gym.Wrapper.__init__(self, env)
         self.policy = bind_policy(policy, env, deterministic, seed)
