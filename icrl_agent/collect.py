@@ -7,6 +7,7 @@ transition; the last state of an episode is read from wherever the kind keeps it
 from __future__ import annotations
 
 import contextlib
+import copy
 import random
 import sys
 from collections.abc import Iterator
@@ -97,13 +98,15 @@ class _Step(NamedTuple):
 
 def _single_steps(env: gym.Env[Any, Any], policy: BoundPolicy, seed: int | None) -> Iterator[_Step]:
     real = np.ones(1, bool)
-    observation, _ = env.reset(seed=seed)
+    # Copies throughout: an environment may write every observation into one array of its own.
+    observation = copy.deepcopy(env.reset(seed=seed)[0])
     while True:
         next_observation, reward, terminated, truncated, _ = env.step(policy.action(observation))
+        next_observation = copy.deepcopy(next_observation)
         yield _Step([observation], [reward], [next_observation], [terminated], [truncated], real)
         observation = next_observation
         if terminated or truncated:
-            observation, _ = env.reset()
+            observation = copy.deepcopy(env.reset()[0])
 
 
 def _vector_steps(env: VectorEnv[Any, Any, Any], policy: BoundPolicy, seed: int | None) -> Iterator[_Step]:
@@ -115,7 +118,10 @@ def _vector_steps(env: VectorEnv[Any, Any, Any], policy: BoundPolicy, seed: int 
         raw_next = np.array(raw_next, copy=True)
         done = np.asarray(terminated) | np.asarray(truncated)
         following = final_observations(raw_next, infos, done) if mode is AutoresetMode.SAME_STEP else raw_next
-        yield _Step(observations, rewards, following, terminated, truncated, ~only_resets)
+        # Copies: the environment may use its arrays again.
+        yield _Step(
+            observations, np.array(rewards), following, np.array(terminated), np.array(truncated), ~only_resets
+        )
         observations = raw_next
         if mode is AutoresetMode.NEXT_STEP:
             only_resets = done
@@ -143,15 +149,15 @@ def _sb3_steps(env: Any, policy: BoundPolicy, seed: int | None) -> Iterator[_Ste
 def _gathered(steps: Iterator[_Step], n_steps: int) -> Transitions:
     """Concatenate batches until there are n_steps real transitions."""
     kept: list[_Step] = []
-    copies: list[NDArray[np.intp]] = []
+    which_copy: list[NDArray[np.intp]] = []
     missing = n_steps
     while missing > 0:
         step = next(steps)
         if step.real.all() and len(step.real) <= missing:
-            copy = np.arange(len(step.real))
+            copies = np.arange(len(step.real))
         else:
-            copy = np.flatnonzero(step.real)[:missing]
-            step = _Step(*(np.asarray(part)[copy] for part in step))
+            copies = np.flatnonzero(step.real)[:missing]
+            step = _Step(*(np.asarray(part)[copies] for part in step))
         for row, reward in enumerate(step.rewards):
             if not np.isfinite(reward):
                 at = n_steps - missing + row + 1
@@ -159,8 +165,8 @@ def _gathered(steps: Iterator[_Step], n_steps: int) -> Transitions:
                     f"the environment returned reward {reward} at step {at}, rewards must be finite numbers"
                 )
         kept.append(step)
-        copies.append(copy)
-        missing -= len(copy)
+        which_copy.append(copies)
+        missing -= len(copies)
     columns = [np.concatenate([np.asarray(part) for part in parts]) for parts in zip(*kept, strict=True)]
     return Transitions(
         observations=columns[0],
@@ -168,7 +174,7 @@ def _gathered(steps: Iterator[_Step], n_steps: int) -> Transitions:
         next_observations=columns[2],
         terminated=columns[3].astype(bool),
         truncated=columns[4].astype(bool),
-        copy=np.concatenate(copies),
+        copy=np.concatenate(which_copy),
     )
 
 
