@@ -67,9 +67,11 @@ def collect(env: Any, policy: PolicyLike, n_steps: int, seed: int | None) -> Tra
         seed: of the environment's reset and of the policy; None = unseeded.
 
     Raises:
-        ValueError: for a reward that is not a finite number (the step is named), an action outside the space.
+        ValueError: for n_steps below 1, a reward that is not a finite number (the step is named), an action outside the space.
         TypeError: for something that is no environment, or a policy that does not fit the spaces.
     """
+    if isinstance(n_steps, bool) or not isinstance(n_steps, int | np.integer) or n_steps < 1:
+        raise ValueError(f"n_steps must be an integer of at least 1, got {n_steps!r}")
     if isinstance(env, HistoryWrapper | VectorHistoryWrapper):
         env.clear()
     env = without_history(env)
