@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium import wrappers as gym_wrappers
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv, VectorEnv, VectorWrapper
 
-from icrl_agent.collect import is_sb3_vec_env
+from icrl_agent.collect import is_sb3_vec_env, without_history
 from icrl_agent.envs.tables import TabularMDP, TabularMRP
 from icrl_agent.envs.vector import TabularVectorEnv
 from icrl_agent.wrappers.observation import HistoryWrapper
@@ -57,6 +57,7 @@ def induced_process(env: Any, policy: PolicyLike) -> Task:
     Raises:
         ValueError: if the copies of a vector environment play different tables, or a policy table does not fit.
     """
+    env = without_history(env)
     tables = _tables(env)
     if tables.mdp is None:
         return Task(None, tables.reason)
