@@ -83,9 +83,10 @@ def _tables(env: Any) -> _Tables:
         return _single_tables(env)
     if isinstance(env, VectorWrapper):
         below = _tables(env.env)
-        if isinstance(env, VectorPolicyWrapper):
-            return below._replace(policies=[env.policy])
-        return below if isinstance(env, _TRANSPARENT_VECTOR) else _unknown_wrapper(env)
+        if type(env) is VectorPolicyWrapper:
+            # A policy that is folded in further below acts on the tables; this one has a single action.
+            return below if below.policies else below._replace(policies=[env.policy])
+        return below if type(env) in _TRANSPARENT_VECTOR else _unknown_wrapper(env)
     if isinstance(env, TabularVectorEnv):
         return _Tables(env.mdp, [], None)
     if isinstance(env, SyncVectorEnv):
@@ -108,7 +109,7 @@ def _remote_tables(env: Any) -> list[TabularMDP]:
 def _single_tables(env: gym.Env[Any, Any]) -> _Tables:
     policies: list[BoundPolicy] = []
     while isinstance(env, gym.Wrapper):
-        if isinstance(env, PolicyWrapper):
+        if type(env) is PolicyWrapper:
             policies.append(env.policy)
         elif type(env) not in _TRANSPARENT and not _is_sb3_monitor(env):
             return _unknown_wrapper(env)
