@@ -91,6 +91,9 @@ def _tables(env: Any) -> _Tables:
         return _Tables(env.mdp, [], None)
     if isinstance(env, SyncVectorEnv):
         return _same_tables([_single_tables(copy) for copy in env.envs])
+    if is_sb3_vec_env(env) and "venv" in vars(env):  # a VecEnvWrapper, which passes on its inner attributes
+        below = _tables(env.venv)
+        return below if _is_sb3(env, "vec_env.vec_monitor", "vec_env.vec_check_nan") else _unknown_wrapper(env)
     if is_sb3_vec_env(env) and isinstance(getattr(env, "envs", None), list):
         return _same_tables([_single_tables(copy) for copy in env.envs])
     # Copies in other processes: their wrappers are out of sight, but different tasks still must not be mixed.
@@ -111,7 +114,7 @@ def _single_tables(env: gym.Env[Any, Any]) -> _Tables:
     while isinstance(env, gym.Wrapper):
         if type(env) is PolicyWrapper:
             policies.append(env.policy)
-        elif type(env) not in _TRANSPARENT and not _is_sb3_monitor(env):
+        elif type(env) not in _TRANSPARENT and not _is_sb3(env, "monitor"):
             return _unknown_wrapper(env)
         env = env.env
     mdp = getattr(env, "mdp", None)
@@ -148,5 +151,6 @@ def _unknown_wrapper(env: Any) -> _Tables:
     return _Tables(None, [], f"the wrapper {type(env).__name__} may change rewards, observations or actions")
 
 
-def _is_sb3_monitor(env: gym.Env[Any, Any]) -> bool:
-    return type(env).__module__ == "stable_baselines3.common.monitor"
+def _is_sb3(env: Any, *modules: str) -> bool:
+    # By module name, because SB3 is not imported here.
+    return type(env).__module__ in {f"stable_baselines3.common.{module}" for module in modules}
