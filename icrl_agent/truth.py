@@ -6,6 +6,7 @@ change neither rewards nor observations nor actions, and the policy is a table.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -90,14 +91,14 @@ def _tables(env: Any) -> _Tables:
     if isinstance(env, TabularVectorEnv):
         return _Tables(env.mdp, [], None)
     if isinstance(env, SyncVectorEnv):
-        return _same_tables([_single_tables(copy) for copy in env.envs])
+        return _shared_tables(env.envs)
     if is_sb3_vec_env(env) and "venv" in vars(env):  # a VecEnvWrapper, which passes on its inner attributes
         below = _tables(env.venv)
         return below if _is_sb3(env, "vec_env.vec_monitor", "vec_env.vec_check_nan") else _unknown_wrapper(env)
     if is_sb3_vec_env(env) and isinstance(getattr(env, "envs", None), list):
-        return _same_tables([_single_tables(copy) for copy in env.envs])
+        return _shared_tables(env.envs)
     # Copies in other processes: their wrappers are out of sight, but different tasks still must not be mixed.
-    _same_tables([_Tables(mdp, [], None) for mdp in _remote_tables(env)])
+    _refuse_different_tables(list(_remote_tables(env)))
     return _Tables(None, [], f"the copies of {type(env).__name__} run in other processes, their wrappers are unknown")
 
 
@@ -117,29 +118,45 @@ def _single_tables(env: gym.Env[Any, Any]) -> _Tables:
         elif type(env) not in _TRANSPARENT and not _is_sb3(env, "monitor"):
             return _unknown_wrapper(env)
         env = env.env
+    mdp = _own_tables(env)
+    if mdp is None:
+        return _Tables(None, [], f"{type(env).__name__} has no tables of its transitions")
+    return _Tables(mdp, policies[-1:], None)
+
+
+def _own_tables(env: gym.Env[Any, Any]) -> TabularMDP | None:
     mdp = getattr(env, "mdp", None)
     if isinstance(mdp, TabularMDP):
-        return _Tables(mdp, policies[-1:], None)
+        return mdp
     try:
-        return _Tables(TabularMDP.from_gymnasium(env), policies[-1:], None)
+        return TabularMDP.from_gymnasium(env)
     except ValueError:
-        return _Tables(None, [], f"{type(env).__name__} has no tables of its transitions")
+        return None
+
+
+def _refuse_different_tables(mdps: list[TabularMDP | None]) -> None:
+    known = [(number, mdp) for number, mdp in enumerate(mdps) if mdp is not None]
+    for number, mdp in known[1:]:
+        if not known[0][1].same_tables(mdp):
+            raise ValueError(
+                f"copies {known[0][0]} and {number} play different tasks: one context needs copies with equal tables"
+                " (give task_seed)"
+            )
+
+
+def _shared_tables(envs: Sequence[gym.Env[Any, Any]]) -> _Tables:
+    """The tables that all copies share; different ones are refused whatever wraps them."""
+    _refuse_different_tables([_own_tables(env.unwrapped) for env in envs])
+    return _same_tables([_single_tables(env) for env in envs])
 
 
 def _same_tables(copies: list[_Tables]) -> _Tables:
-    """The tables all copies share, if they do."""
+    """The tables of the first copy, if all copies' tables and policies are known and the policies agree."""
     for number, copy in enumerate(copies):
         if copy.mdp is None:
             return copy
-        first = copies[0].mdp
-        assert first is not None
         if not np.array_equal(_policy_table(copies[0]), _policy_table(copy)):
             return _Tables(None, [], f"copies 0 and {number} follow different policies")
-        if not first.same_tables(copy.mdp):
-            raise ValueError(
-                f"copies 0 and {number} play different tasks: one context needs copies with equal tables"
-                " (give task_seed)"
-            )
     return copies[0] if copies else _Tables(None, [], None)
 
 
