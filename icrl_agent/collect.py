@@ -67,7 +67,8 @@ def collect(env: Any, policy: PolicyLike, n_steps: int, seed: int | None) -> Tra
         seed: of the environment's reset and of the policy; None = unseeded.
 
     Raises:
-        ValueError: for n_steps below 1, a reward that is not a finite number (the step is named), an action outside the space.
+        ValueError: for n_steps below 1, a reward that is not a finite number (the step is named), an action outside
+            the space.
         TypeError: for something that is no environment, or a policy that does not fit the spaces.
     """
     if isinstance(n_steps, bool) or not isinstance(n_steps, int | np.integer) or n_steps < 1:
@@ -121,9 +122,7 @@ def _vector_steps(env: VectorEnv[Any, Any, Any], policy: BoundPolicy, seed: int 
         done = np.asarray(terminated) | np.asarray(truncated)
         following = final_observations(raw_next, infos, done) if mode is AutoresetMode.SAME_STEP else raw_next
         # Copies: the environment may use its arrays again.
-        yield _Step(
-            observations, np.array(rewards), following, np.array(terminated), np.array(truncated), ~only_resets
-        )
+        yield _Step(observations, np.array(rewards), following, np.array(terminated), np.array(truncated), ~only_resets)
         observations = raw_next
         if mode is AutoresetMode.NEXT_STEP:
             only_resets = done
