@@ -76,6 +76,7 @@ def collect(env: Any, policy: PolicyLike, n_steps: int, seed: int | None) -> Tra
     if isinstance(env, HistoryWrapper | VectorHistoryWrapper):
         env.clear()
     env = without_history(env)
+    seed = None if seed is None else int(seed)
     observation_space, action_space = single_spaces(env)
     bound = BoundPolicy(policy, observation_space, action_space, seed=seed)
     with preserved_generators(seed):
