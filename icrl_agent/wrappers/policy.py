@@ -139,6 +139,8 @@ class BoundPolicy:
     def _valid(self, action: Any) -> Any:
         if isinstance(self.action_space, spaces.Discrete) and np.size(action) == 1:
             action = np.asarray(action).reshape(()).item()
+        elif isinstance(self.action_space, spaces.Box) and np.issubdtype(self.action_space.dtype, np.floating):
+            action = np.asarray(action, dtype=self.action_space.dtype)
         if not self.action_space.contains(action):
             raise ValueError(f"the policy returned action {action!r}, which is not in {self.action_space}")
         return action

@@ -300,6 +300,20 @@ def test_actions_outside_the_space_are_refused(kind, action, make):
         env.step(0 if kind == "single" else np.zeros(1, int))
 
 
+@pytest.mark.parametrize(
+    "action", [[0.5], np.array([0.5]), np.array([0.5], np.float32)], ids=["list", "double", "float"]
+)
+def test_continuous_actions_of_any_float_type(action):
+    make = gym.make("Pendulum-v1")
+    policy = BoundPolicy(lambda observation: action, make.observation_space, make.action_space)
+    for chosen in (policy.action(np.zeros(3)), policy.actions(np.zeros((2, 3)))[0]):
+        assert chosen.dtype == np.float32
+        assert chosen.tolist() == [0.5]
+    outside = BoundPolicy(lambda observation: [2.5], make.observation_space, make.action_space)
+    with pytest.raises(ValueError, match=r"the policy returned action .*2\.5.*, which is not in Box"):
+        outside.action(np.zeros(3))
+
+
 @pytest.mark.parametrize("kind", WRAPPED)
 def test_the_only_action_is_zero(kind):
     env = WRAPPED[kind](UNIFORM)
