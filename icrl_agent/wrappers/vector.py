@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -59,9 +59,10 @@ class PolicyWrapper(VectorWrapper[Any, Any, Any, Any, Any]):
         self._observations: Any = None
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Reset the environments, and with an integer seed the policy's generator too."""
-        if isinstance(seed, int):
-            self.policy.seed(seed)
+        """Reset the environments, and with a seed (of a list, the first) the policy's generator too."""
+        seeds = [s for s in seed if s is not None] if isinstance(seed, Sequence) else [seed]
+        if seeds and seeds[0] is not None:
+            self.policy.seed(seeds[0])
         self._observations, infos = self.env.reset(seed=seed, options=options)
         return self._observations, infos
 
@@ -134,8 +135,8 @@ class HistoryWrapper(VectorWrapper[Any, Any, Any, Any, Any]):
         chosen = np.array(options.get(RESET_MASK, np.ones(self.num_envs, bool)), bool)
         new_task = TASK_SEED in options
         observations, infos = self.env.reset(seed=seed, options=options)
-        if seed is not None or new_task or not self.keep_across_episodes:
-            self._buffer.clear(chosen)
+        seeded = np.array([s is not None for s in seed]) if isinstance(seed, Sequence) else seed is not None
+        self._buffer.clear(chosen & (seeded | new_task | (not self.keep_across_episodes)))
         self._buffer.reset(self.feature_map(observations), chosen)
         self._done &= ~chosen
         return self._buffer.observation(), infos

@@ -305,3 +305,24 @@ def test_policy_equals_single_wrappers(mode):
     check_policy(vector_wrappers.PolicyWrapper, mode)
     with pytest.raises(AssertionError):
         check_policy(StaleObservationDouble, mode)
+
+
+def test_a_list_of_seeds_empties_the_seeded_copies_only():
+    env = vector_wrappers.HistoryWrapper(sync("limit 3", AutoresetMode.SAME_STEP), LENGTH)
+    env.reset(seed=[1, 2, 3])
+    for _ in range(2):
+        env.step(np.zeros(NUM_ENVS, int))
+    assert n_columns(env.reset(seed=[None, 5, None])[0]) == [3, 0, 3]
+
+
+def test_a_list_of_seeds_seeds_the_policy():
+    env = vector_wrappers.PolicyWrapper(SyncVectorEnv([lambda: gym.make("RandomMDP-v0")] * 2), np.full((10, 4), 0.25))
+
+    def states(seed):
+        env.reset(seed=seed)
+        return [env.step(np.zeros(2, int))[0].tolist() for _ in range(20)]
+
+    assert states([3, 4]) == states([3, 4])
+    assert states([3, 4]) == states(3)  # what the environments make of one seed
+    assert states([3, 4]) != states([5, 4])
+    assert states([None, 4]) != states([None, None])
