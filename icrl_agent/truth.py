@@ -97,6 +97,8 @@ def _tables(env: Any) -> _Tables:
         return below if _is_sb3(env, "vec_env.vec_monitor", "vec_env.vec_check_nan") else _unknown_wrapper(env)
     if is_sb3_vec_env(env) and isinstance(getattr(env, "envs", None), list):
         return _shared_tables(env.envs)
+    if isinstance(env, VectorEnv) and not isinstance(env, AsyncVectorEnv):
+        return _Tables(None, [], f"{type(env).__name__} has no tables of its transitions")
     # Copies in other processes: their wrappers are out of sight, but different tasks still must not be mixed.
     _refuse_different_tables(list(_remote_tables(env)))
     return _Tables(None, [], f"the copies of {type(env).__name__} run in other processes, their wrappers are unknown")

@@ -178,6 +178,11 @@ def test_environments_without_tables(env_id):
     check_unknown(induced_process, gym.make(env_id), None, "has no tables of its transitions")
 
 
+def test_a_vector_environment_without_tables():
+    env = gym.make_vec("CartPole-v1", 2, vectorization_mode="vector_entry_point")
+    check_unknown(induced_process, env, None, "CartPoleVectorEnv has no tables of its transitions")
+
+
 class Model:
     """Action = state mod 4, as SB3 would return it."""
 
