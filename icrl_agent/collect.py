@@ -187,7 +187,9 @@ def preserved_generators(seed: int | None) -> Iterator[None]:
     Models that sample from the global generators are so reproducible, and nobody else's stream moves.
     """
     torch = sys.modules.get("torch")
-    states = random.getstate(), np.random.get_state(), torch.get_rng_state() if torch else None  # noqa: NPY002
+    states = random.getstate(), np.random.get_state()  # noqa: NPY002
+    torch_state = torch.get_rng_state() if torch else None
+    cuda_states = torch.cuda.get_rng_state_all() if torch and torch.cuda.is_available() else None
     try:
         if seed is not None:
             random.seed(seed)
@@ -199,4 +201,6 @@ def preserved_generators(seed: int | None) -> Iterator[None]:
         random.setstate(states[0])
         np.random.set_state(states[1])  # noqa: NPY002
         if torch:
-            torch.set_rng_state(states[2])
+            torch.set_rng_state(torch_state)
+        if torch and cuda_states is not None:
+            torch.cuda.set_rng_state_all(cuda_states)

@@ -219,6 +219,10 @@ class VectorPromptBuffer:
         self._has_steps[chosen] = True
         self._has_ended[chosen] = (terminated | truncated)[chosen]
 
+    def cut(self, where: NDArray[np.bool_] | None = None) -> None:
+        """End the running episodes here, without a transition; ``reset`` comes next."""
+        self._has_ended[self._chosen(where)] = True
+
     def observation(self) -> dict[str, NDArray[Any]]:
         """Return prompt float32 (num_envs, d + 3, n + 1), source_mask int8 and continues float32 (num_envs, n + 1).
 
@@ -308,6 +312,10 @@ class PromptBuffer:
             RuntimeError: without a running episode (``reset`` comes first).
         """
         self._buffer.append(np.asarray(reward)[None], np.asarray(x_next)[None], terminated, truncated)
+
+    def cut(self) -> None:
+        """End the running episode here, without a transition; ``reset`` comes next."""
+        self._buffer.cut()
 
     def observation(self) -> dict[str, NDArray[Any]]:
         """Return prompt float32 (d + 3, n + 1), source_mask int8 (n + 1,), continues float32 (n + 1,)."""

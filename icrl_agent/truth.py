@@ -17,9 +17,7 @@ from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv, VectorEnv, VectorWra
 from icrl_agent.collect import is_sb3_vec_env, without_history
 from icrl_agent.envs.tables import TabularMDP, TabularMRP
 from icrl_agent.envs.vector import TabularVectorEnv
-from icrl_agent.wrappers.observation import HistoryWrapper
 from icrl_agent.wrappers.policy import BoundPolicy, PolicyLike, PolicyWrapper
-from icrl_agent.wrappers.vector import HistoryWrapper as VectorHistoryWrapper
 from icrl_agent.wrappers.vector import PolicyWrapper as VectorPolicyWrapper
 
 __all__ = ["Task", "induced_process"]
@@ -34,9 +32,8 @@ _TRANSPARENT = (
     gym_wrappers.RecordVideo,
     gym_wrappers.RenderCollection,
     gym_wrappers.HumanRendering,
-    HistoryWrapper,
 )
-_TRANSPARENT_VECTOR = (gym_wrappers.vector.RecordEpisodeStatistics, VectorHistoryWrapper)
+_TRANSPARENT_VECTOR = (gym_wrappers.vector.RecordEpisodeStatistics,)
 
 
 class Task(NamedTuple):

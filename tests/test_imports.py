@@ -22,12 +22,12 @@ LEVELS = [
     {"agent"},
     {"train"},
     {"eval"},
-    {"cli"},
+    {"cli", "__main__"},
 ]
 LEVEL = {part: level for level, parts in enumerate(LEVELS) for part in parts}
 # The parts that may import a heavy library; the last two only inside functions or for types.
 HOME = {
-    "torch": {"model", "context", "agent", "train", "eval", "cli"},
+    "torch": {"model", "context", "agent", "train", "eval", "cli", "__main__"},
     "stable_baselines3": {"eval"},
     "tensorboard": {"train", "eval"},
 }

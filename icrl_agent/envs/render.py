@@ -27,6 +27,8 @@ _RADIUS = 0.34
 _FAINTEST = 0.02
 #: Processes with more states are drawn without their transitions.
 _LARGEST_DRAWN = 60
+#: States in a row of a chain.
+_ROW = 14
 
 
 def draw_text(mdp: TabularMDP, state: int | None, gamma: float) -> str:
@@ -71,7 +73,7 @@ def draw_image(mdp: TabularMDP, state: int | None, gamma: float) -> NDArray[np.u
     if mdp.n_states <= _LARGEST_DRAWN:
         for source, target in np.argwhere(_FAINTEST <= P):
             if not mdp.terminal[source]:
-                _draw_move(axis, places[source], places[target], P[source, target], points_per_unit)
+                _draw_move(axis, places[source], places[target], P[source, target], points_per_unit, circle=not chain)
     rgba = colours.to_rgba(values)
     for s, place in enumerate(places):
         _draw_state(axis, s, place, rgba[s], values[s], points_per_unit, here=s == state, end=bool(mdp.terminal[s]))
@@ -98,11 +100,12 @@ def _is_chain(P: FloatArray, terminal: NDArray[np.bool_]) -> bool:
 
 
 def _line(mdp: TabularMDP) -> FloatArray:
-    across = np.arange(mdp.n_states, dtype=np.float64)
+    """Places in reading order, in rows of up to 14."""
+    order = np.arange(mdp.n_states)
     # Episodes that end in state 0 read better from left to right.
     if mdp.terminal[0] and not mdp.terminal[-1]:
-        across = across[::-1]
-    return np.stack([1.15 * across, np.zeros(mdp.n_states)], axis=1)
+        order = order[::-1]
+    return np.stack([1.15 * (order % _ROW), -2.4 * (order // _ROW)], axis=1).astype(np.float64)
 
 
 def _circle(n_states: int) -> FloatArray:
@@ -111,11 +114,13 @@ def _circle(n_states: int) -> FloatArray:
     return np.asarray(radius * np.stack([np.cos(angle), np.sin(angle)], axis=1))
 
 
-def _draw_move(axis: Any, start: FloatArray, end: FloatArray, probability: float, points_per_unit: float) -> None:
+def _draw_move(
+    axis: Any, start: FloatArray, end: FloatArray, probability: float, points_per_unit: float, *, circle: bool
+) -> None:
     gap = _RADIUS * points_per_unit
     if np.array_equal(start, end):
         # A loop on the side away from the others: upwards on a line, outwards on a circle.
-        outward = start / np.hypot(*start) if start[1] else np.array([0.0, 1.0])
+        outward = start / np.hypot(*start) if circle else np.array([0.0, 1.0])
         across = np.array([outward[1], -outward[0]])
         begin, finish = (start + _RADIUS * (0.9 * outward + side * 0.42 * across) for side in (-1, 1))
         curve, gap = -1.9, 0.0

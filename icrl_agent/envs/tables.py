@@ -1,7 +1,8 @@
 """Finite tasks as tables: the decision process ``TabularMDP`` and the reward process ``TabularMRP`` a policy induces.
 
-Both are frozen, validated, float64. A terminal state is stored as a self-loop with reward 0, so that formulas that
-forget the ``terminal`` flags still see a state that earns nothing.
+Both are frozen and float64; a ``TabularMDP`` is validated, and its ``policy_mrp`` makes the ``TabularMRP``. A terminal
+state is stored as a self-loop with reward 0, so that formulas that forget the ``terminal`` flags still see a state
+that earns nothing.
 """
 
 from __future__ import annotations

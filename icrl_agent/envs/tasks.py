@@ -21,10 +21,10 @@ def check_task_seed(task_seed: int) -> int:
     """Return a task's seed as a Python int.
 
     Raises:
-        ValueError: if it is not a non-negative integer.
+        ValueError: if it is not an integer in 0 .. 2^63 - 1.
     """
-    if isinstance(task_seed, bool) or not isinstance(task_seed, int | np.integer) or task_seed < 0:
-        raise ValueError(f"task_seed must be a non-negative integer, got {task_seed!r}")
+    if isinstance(task_seed, bool) or not isinstance(task_seed, int | np.integer) or not 0 <= task_seed < 2**63:
+        raise ValueError(f"task_seed must be a non-negative integer below 2^63, got {task_seed!r}")
     return int(task_seed)
 
 

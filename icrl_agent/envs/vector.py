@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, ClassVar
 
@@ -92,13 +93,19 @@ class TabularVectorEnv(VectorEnv[IntArray, Any, NDArray[Any]]):
         return self._single.task_seed
 
     def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+        self, *, seed: int | Sequence[int] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[IntArray, dict[str, Any]]:
         """Start episodes in all copies, or in those of ``options["reset_mask"]`` (booleans, shape (num_envs,)).
+
+        ``seed`` seeds the one generator that all copies draw from; a list of one seed per copy counts as a whole.
 
         Raises:
             ValueError: for a mask of another shape or without a True, or with a new task for some copies only.
         """
+        if isinstance(seed, Sequence):
+            if len(seed) != self.num_envs:
+                raise ValueError(f"a list of seeds needs one per copy, {self.num_envs}, got {len(seed)}")
+            seed = int(np.random.SeedSequence(list(seed)).generate_state(1)[0])
         super().reset(seed=seed)
         options = options or {}
         mask = options.get("reset_mask")
@@ -206,8 +213,11 @@ def _make(
     num_envs: int = 1,
     autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
     max_episode_steps: int | None = None,
+    render_mode: None = None,
     **kwargs: Any,
 ) -> TabularVectorEnv:
+    if render_mode is not None:
+        raise ValueError(f"the vector environment draws nothing, render_mode must be None, got {render_mode!r}")
     return TabularVectorEnv(env_class(**kwargs), num_envs, autoreset_mode, max_episode_steps)
 
 

@@ -69,7 +69,9 @@ class PretrainConfig:
     def __post_init__(self) -> None:
         for name in ("n_steps", "feature_dim", "tasks_per_step", "windows_per_task", "log_every", "validate_every",
                      "checkpoint_every"):  # fmt: skip
-            _require(_is_integer(getattr(self, name), 1), f"{name} must be an integer of at least 1", getattr(self, name))
+            _require(
+                _is_integer(getattr(self, name), 1), f"{name} must be an integer of at least 1", getattr(self, name)
+            )
         _require(_is_integer(self.seed, 0), "seed must be a non-negative integer", self.seed)
         for name, minimum in (("n_states", 2), ("context_length", 1), ("n_layers", 1)):
             low, high = self._range(name)
@@ -79,9 +81,9 @@ class PretrainConfig:
             low, high = self._range(name)
             good = _is_number(low) and _is_number(high) and 0 <= low <= high <= top and (top > 1 or high < 1)
             _require(good, f"{name} must be (low, high) with 0 <= low <= high{' < 1' if top == 1 else ''}", (low, high))
-        for name, minimum in (("learning_rate", 0.0), ("weight_decay", 0.0), ("gradient_clip", 0.0), ("ema_decay", 0.0)):
+        for name in ("learning_rate", "weight_decay", "gradient_clip", "ema_decay"):
             value = getattr(self, name)
-            _require(_is_number(value) and value >= minimum, f"{name} must be a number of at least {minimum:g}", value)
+            _require(_is_number(value) and value >= 0, f"{name} must be a number of at least 0", value)
         _require(self.ema_decay < 1, "ema_decay must be below 1", self.ema_decay)
         _require(self.objective in get_args(ObjectiveName), f"objective: {get_args(ObjectiveName)}", self.objective)
         _require(self.features in get_args(FeatureKind), f"features: {get_args(FeatureKind)}", self.features)
@@ -101,8 +103,7 @@ class PretrainConfig:
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON-able values."""
         return {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in dataclasses.asdict(self).items()
+            name: list(value) if isinstance(value, tuple) else value for name, value in dataclasses.asdict(self).items()
         }
 
     @classmethod
@@ -115,7 +116,8 @@ class PretrainConfig:
         known = {item.name for item in dataclasses.fields(cls)}
         unknown = sorted(set(values) - known)
         _require(not unknown, f"unknown field {', '.join(unknown)}; known: {', '.join(sorted(known))}", dict(values))
-        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
+        fields: dict[str, Any] = {n: tuple(value) if isinstance(value, list) else value for n, value in values.items()}
+        return cls(**fields)
 
     def differing_fields(self, other: PretrainConfig) -> list[str]:
         """Names of the fields in which two configurations differ."""

@@ -27,7 +27,7 @@ def td_error(v_tm1: Tensor, r_t: Tensor, gamma: Tensor, v_t: Tensor) -> Tensor:
 
 
 def td_loss(v_tm1: Tensor, r_t: Tensor, gamma: Tensor, v_t: Tensor) -> Tensor:
-    """Mean of (r_t + gamma stop_gradient(v_t) - v_tm1)^2: the semi-gradient TD objective. Xie et al. (2026), section 6."""
+    """Mean of (r_t + gamma stop_gradient(v_t) - v_tm1)^2: the semi-gradient TD objective of Xie et al. (2026)."""
     return td_error(v_tm1, r_t, gamma, v_t.detach()).square().mean()
 
 

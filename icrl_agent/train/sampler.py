@@ -133,9 +133,9 @@ def window_sums(
     def slide(cells: IntArray, values: FloatArray, size: int) -> FloatArray:
         change = np.zeros((n_tasks, n_windows, size))
         first = task * size + cells[:, :context_length]
-        change[:, 0] = np.bincount(
-            first.reshape(-1), values[:, :context_length].reshape(-1), n_tasks * size
-        ).reshape(n_tasks, size)
+        change[:, 0] = np.bincount(first.reshape(-1), values[:, :context_length].reshape(-1), n_tasks * size).reshape(
+            n_tasks, size
+        )
         change[task, window, cells[task, enters]] = values[task, enters]
         np.subtract.at(change, (task, window, cells[task, leaves]), values[task, leaves])
         return np.cumsum(change, axis=1)

@@ -87,12 +87,10 @@ def solve_tasks(tasks: TaskBatch, gamma: FloatArray) -> tuple[FloatArray, FloatA
     for _ in range(20):
         lazy = lazy @ lazy
     mu = (tasks.initial[:, None, :] @ lazy)[:, 0]
-    return values, mu / mu.sum(axis=1, keepdims=True)
+    return np.asarray(values), np.asarray(mu / mu.sum(axis=1, keepdims=True))
 
 
-def draw_features(
-    rng: np.random.Generator, kind: FeatureKind, n_tasks: int, n_states: int, dim: int
-) -> FloatArray:
+def draw_features(rng: np.random.Generator, kind: FeatureKind, n_tasks: int, n_states: int, dim: int) -> FloatArray:
     """Features of every state, redrawn per task, (T, S, dim).
 
     Raises:
@@ -135,7 +133,7 @@ def _garnet_transitions(rng: np.random.Generator, real: NDArray[np.bool_]) -> Fl
     np.put_along_axis(by_action, order[..., :branching], probabilities, axis=3)
     policy = rng.exponential(size=shape)
     policy /= policy.sum(axis=2, keepdims=True)
-    return np.einsum("tsa,tsau->tsu", policy, by_action)
+    return np.asarray(np.einsum("tsa,tsau->tsu", policy, by_action))
 
 
 def _loop_transitions(rng: np.random.Generator, n_states: IntArray, width: int) -> FloatArray:

@@ -81,11 +81,13 @@ def draw_contexts(
 def transformer_values(model: SoftmaxICTD, contexts: Contexts, n_layers: int | None = None) -> FloatArray:
     """The transformer's values of all states after the last layer, float64 (B, S)."""
     merged = MergedContext(
-        *(torch.from_numpy(part) for part in (contexts.features, contexts.counts, contexts.reward_sum)),
-        torch.from_numpy(contexts.successors),
+        features=torch.from_numpy(contexts.features),
+        counts=torch.from_numpy(contexts.counts),
+        reward_sum=torch.from_numpy(contexts.reward_sum),
+        successors=torch.from_numpy(contexts.successors),
     )
     with torch.no_grad():
-        return merged_values(model, merged, torch.from_numpy(contexts.gamma), n_layers)[-1].numpy()
+        return np.asarray(merged_values(model, merged, torch.from_numpy(contexts.gamma), n_layers)[-1])
 
 
 def classical_values(contexts: Contexts, ridge: float) -> dict[str, FloatArray]:

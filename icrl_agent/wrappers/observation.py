@@ -103,11 +103,16 @@ class HistoryWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructo
         """Take a step and append it to the history.
 
         Raises:
-            ValueError: if the reward is not a finite float32 number.
+            ValueError: if the reward is not a finite float32 number; the history stays, a reset must come next.
             RuntimeError: before the first reset, after an episode's end, and after ``clear``.
         """
         observation, reward, terminated, truncated, info = self.env.step(action)
-        self._buffer.append(float(reward), self._features(observation), terminated, truncated)
+        try:
+            self._buffer.append(float(reward), self._features(observation), terminated, truncated)
+        except ValueError:
+            # The environment has moved on: appending from here would invent a transition.
+            self._buffer.cut()
+            raise
         return self._buffer.observation(), reward, terminated, truncated, info
 
     def clear(self) -> None:

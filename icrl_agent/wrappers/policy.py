@@ -122,8 +122,8 @@ class BoundPolicy:
             return self._probabilities
         n_states, n_actions = int(states.n), int(actions.n)
         if self._model is not None and self.deterministic:
-            chosen = [self._model.predict(int(states.start) + s, deterministic=True)[0] for s in range(n_states)]
-            return np.eye(n_actions)[np.asarray(chosen, dtype=np.intp).reshape(n_states) - int(actions.start)]
+            chosen = [self.action(int(states.start) + s) for s in range(n_states)]
+            return np.eye(n_actions)[np.asarray(chosen, dtype=np.intp) - int(actions.start)]
         if self._model is None and self._function is None:
             return np.full((n_states, n_actions), 1.0 / n_actions)
         return None

@@ -149,7 +149,12 @@ class HistoryWrapper(VectorWrapper[Any, Any, Any, Any, Any]):
         next_observations = observations
         if self._mode is AutoresetMode.SAME_STEP:
             next_observations = final_observations(observations, infos, done)
-        self._buffer.append(rewards, self.feature_map(next_observations), terminations, truncations, ~started)
+        try:
+            self._buffer.append(rewards, self.feature_map(next_observations), terminations, truncations, ~started)
+        except ValueError:
+            # The environments have moved on: appending from here would invent a transition.
+            self._buffer.cut()
+            raise
         if self._mode is AutoresetMode.SAME_STEP:
             started = done
         if started.any():

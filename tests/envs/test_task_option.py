@@ -74,7 +74,7 @@ def test_task_seed_none_draws_one_per_make_and_records_it(seeded_case: Any) -> N
 
 @pytest.mark.parametrize("wrong", [-1, 1.5, True, None, "3", np.float64(3)])
 def test_wrong_task_seeds_are_refused(seeded_case: Any, wrong: Any) -> None:
-    message = "task_seed must be a non-negative integer, got "
+    message = "task_seed must be a non-negative integer below "
     env = seeded_case.make()
     before = env.unwrapped.mdp
     with pytest.raises(ValueError, match=message):

@@ -206,7 +206,7 @@ BAD_SIZES = [
     (garnet_mdp, {"branching": 0}, "branching must be an integer of at least 1, got 0"),
     (garnet_mdp, {"branching": 11}, "branching must be at most n_states = 10, got 11"),
     *(
-        (f, {"task_seed": s}, "task_seed must be a non-negative integer, got ")
+        (f, {"task_seed": s}, "task_seed must be a non-negative integer below ")
         for f in (random_boyan_chain, garnet_mdp)
         for s in (-1, 1.5, True, None, "3")
     ),
