@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 if TYPE_CHECKING:
     from icrl_agent.results import Evaluation
 
-__all__ = ["COLOURS", "new_figure", "plot_error_curves", "plot_values"]
+__all__ = ["COLOURS", "new_figure", "plot_error_curves", "plot_matrix", "plot_values"]
 
 #: Okabe and Ito's palette: told apart by colour-blind readers.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7F7F7F")
@@ -98,4 +98,15 @@ def plot_error_curves(curves: Mapping[str, tuple[Sequence[int], Sequence[float]]
     axis.set_xlabel("context length (steps)")
     axis.set_ylabel(ylabel)
     figure.legend(loc="outside right upper", frameon=False, fontsize=8)
+    return figure
+
+
+def plot_matrix(matrix: np.ndarray, title: str) -> Figure:
+    """Draw a matrix as an image, blue positive, orange negative, the scale symmetric about 0."""
+    figure, axis = new_figure(4.2, 3.6)
+    axis.grid(visible=False)
+    reach = max(float(np.abs(matrix).max()), 1e-12)
+    image = axis.imshow(matrix, cmap="PuOr", vmin=-reach, vmax=reach)
+    axis.set_title(title, fontsize=10)
+    figure.colorbar(image, ax=axis, shrink=0.8)
     return figure

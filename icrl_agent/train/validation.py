@@ -15,13 +15,31 @@ import torch
 from numpy.typing import NDArray
 
 from icrl_agent.algorithms.batched import batched_certainty_equivalence, batched_lstd, batched_tabular_td
+from icrl_agent.metrics import geometric_mean
 from icrl_agent.model import MergedContext, SoftmaxICTD, merged_values
+from icrl_agent.train.config import PretrainConfig
+from icrl_agent.train.dashboard import EMPTY_CONTEXT, OTHER_TASK
 from icrl_agent.train.sampler import Split, Trajectories, roll_out, sample_generator, window_sums
+from icrl_agent.train.state import Row
 from icrl_agent.train.tasks import FamilyName, FeatureKind, draw_features, draw_tasks, solve_tasks
 
-__all__ = ["Cell", "Contexts", "classical_values", "draw_contexts", "transformer_values", "weighted_errors"]
+__all__ = [
+    "Cell",
+    "Contexts",
+    "classical_values",
+    "draw_contexts",
+    "transformer_values",
+    "validate",
+    "validation_lengths",
+    "weighted_errors",
+]
 
 FloatArray = NDArray[np.float64]
+
+#: The classical estimators by name.
+CLASSICAL = ("ce_zero", "ce_mean", "lstd", "tabular_td")
+#: Tasks per family and context length in a run's validation, and the ridge of its LSTD.
+VALIDATION_TASKS, VALIDATION_RIDGE = 128, 0.03
 
 #: Step size of tabular TD at its k-th transition, tuned on chains that no cell uses.
 TD_STEP_NUMERATOR, TD_STEP_OFFSET = 30.0, 29.0
@@ -106,6 +124,48 @@ def classical_values(contexts: Contexts, ridge: float) -> dict[str, FloatArray]:
 def weighted_errors(values: FloatArray, contexts: Contexts) -> FloatArray:
     """Squared error per context, weighted by the stationary distribution, (B,)."""
     return np.asarray((contexts.weights * (values - contexts.true_values) ** 2).sum(axis=1))
+
+
+def validation_lengths(config: PretrainConfig) -> tuple[int, ...]:
+    """Context lengths of a run's validation: up to four, evenly spaced in the logarithm over its range."""
+    low, high = config.context_length
+    return tuple(sorted({round(n) for n in np.geomspace(low, high, 4)}))
+
+
+def validate(config: PretrainConfig, model: SoftmaxICTD, step: int) -> list[Row]:
+    """Error on held-out tasks of the run's own kind (largest tasks, largest gamma), a row per context length.
+
+    Columns: step, context_length, error (mean over tasks), ratio (geometric mean over tasks of the error over that of
+    the classical estimator which is best here), best (its name), the errors of the classical estimators, of the
+    theorem's weights (sharpness 8, same depth) and of two controls: an empty context, and another task's context.
+    """
+    theory = SoftmaxICTD.from_theory(config.feature_dim, model.n_layers, sharpness=8.0)
+    rows: list[Row] = []
+    for context_length in validation_lengths(config):
+        cells = [Cell(family, config.n_states[1], config.gamma[1], context_length) for family in config.families]
+        errors: dict[str, list[FloatArray]] = {}
+        for cell in cells:
+            contexts = draw_contexts(
+                cell, VALIDATION_TASKS, config.feature_dim, seed=config.seed, features=config.features
+            )
+            values = transformer_values(model, contexts)
+            everybody = {
+                "error": values,
+                **classical_values(contexts, VALIDATION_RIDGE),
+                "theory": transformer_values(theory, contexts),
+                EMPTY_CONTEXT: np.zeros_like(values),
+                OTHER_TASK: np.roll(values, 1, axis=0),
+            }
+            for name, estimate in everybody.items():
+                errors.setdefault(name, []).append(weighted_errors(estimate, contexts))
+        joined = {name: np.concatenate(parts) for name, parts in errors.items()}
+        best = min(CLASSICAL, key=lambda name: float(np.log(joined[name]).mean()))
+        row: Row = {"step": step, "context_length": context_length, "error": float(joined["error"].mean())}
+        row["ratio"] = geometric_mean(joined["error"] / joined[best])[0]
+        row["best"] = best
+        row.update({name: float(error.mean()) for name, error in joined.items() if name != "error"})
+        rows.append(row)
+    return rows
 
 
 def _td_step_size(k: int) -> float:

@@ -64,7 +64,7 @@ def test_the_task_option_changes_the_task_of_all_copies(seeded_case: Any) -> Non
     mask = np.array([True, False, False, True, False])
     with pytest.raises(ValueError, match="changes the task of all copies"):
         build().reset(options={"reset_mask": mask, "task_seed": 8})
-    with pytest.raises(ValueError, match="task_seed must be a non-negative integer below 2.63, got -1"):
+    with pytest.raises(ValueError, match=r"task_seed must be a non-negative integer below 2.63, got -1"):
         build().reset(options={"task_seed": -1})
 
 
