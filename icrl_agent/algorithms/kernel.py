@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from icrl_agent.algorithms.weighted_softmax_td import Score, _columns, inner_product, softmax_weights
+from icrl_agent.algorithms.weighted_softmax_td import Score, _columns, _query_rows, inner_product, softmax_weights
 
 __all__ = [
     "KernelDiagonality",
@@ -86,7 +86,7 @@ def empirical_kernel(
     """
     x, r, c, sources = _columns(features, rewards, continues, source_mask)
     if queries is not None:
-        x = np.concatenate([x, np.asarray(queries, dtype=np.float64)])
+        x = np.concatenate([x, _query_rows(queries, x.shape[1])])
     states, column_state = _distinct_rows(x)
     n_states = len(states)
     source_state, next_state = column_state[sources], column_state[sources + 1]
