@@ -39,9 +39,10 @@ def attention_weights(Z: Tensor, A: Tensor, source_mask: Tensor) -> Tensor:
     """
     scores = Z.transpose(1, 2) @ A @ Z  # (B, sources, queries)
     is_source = source_mask[:, :, None]
-    # A prompt without sources keeps finite scores here, so that its gradients are 0 and not NaN.
-    hidden = ~is_source & source_mask.any(dim=1)[:, None, None]
-    return torch.softmax(scores.masked_fill(hidden, float("-inf")), dim=1) * is_source
+    # A prompt without sources gets scores 0 here, so that its weights and gradients are 0 and not NaN.
+    empty = ~source_mask.any(dim=1)[:, None, None]
+    scores = scores.masked_fill(~is_source, float("-inf")).masked_fill(empty, 0.0)
+    return torch.softmax(scores, dim=1) * is_source
 
 
 def _attend(Z: Tensor, A: Tensor, V: Tensor, source_mask: Tensor) -> Tensor:
