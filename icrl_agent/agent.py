@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -49,7 +48,8 @@ class _constructor_only:  # noqa: N801 - used like classmethod
         if instance is not None:
             name = self._function.__name__
             raise TypeError(f"{name} returns a new agent: write agent = {owner.__name__}.{name}(...)")
-        return wraps(self._function)(self._function.__get__(owner))
+        bound: Callable[..., Any] = self._function.__get__(owner)
+        return bound
 
 
 class ICRLAgent:
