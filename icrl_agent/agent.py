@@ -244,12 +244,13 @@ class ICRLAgent:
         values = state_values_[context.query_state]
         values[context.query_is_terminal] = 0.0
         seconds = time.perf_counter() - start
+        first = int(space.start) if isinstance(space, spaces.Discrete) else 0
         errors, reason = _errors(values, states, task, true_values, all_states=asked is None)
         return Evaluation(
             states=states,
             values=values,
             visits=context.visits[context.query_state],
-            true_values=None if true_values is None else true_values[states],
+            true_values=None if true_values is None else true_values[states - first],
             **errors,
             n_steps=len(transitions),
             n_layers=n_layers,
