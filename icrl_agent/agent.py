@@ -15,14 +15,14 @@ from numpy.typing import ArrayLike, NDArray
 from icrl_agent.collect import collect, single_spaces
 from icrl_agent.context import Context, build_context, prompt_context
 from icrl_agent.envs.solve import NoUniqueSolution, check_gamma, state_values, stationary_distribution
-from icrl_agent.features import FeatureMap, feature_map_for, from_spec
+from icrl_agent.features import FeatureMap, feature_map_for
 from icrl_agent.metrics import centred_msve, msve, normalized_msve
 from icrl_agent.model import SoftmaxICTD, load_weights, merged_values, save_weights
 from icrl_agent.model.transformer import LayerKind
 from icrl_agent.results import Diagnostics, Evaluation
 from icrl_agent.transitions import Transitions
 from icrl_agent.truth import Task, induced_process
-from icrl_agent.wrappers.observation import HistoryWrapper
+from icrl_agent.wrappers.observation import HistoryWrapper, as_feature_map
 from icrl_agent.wrappers.policy import PolicyLike
 from icrl_agent.wrappers.vector import HistoryWrapper as VectorHistoryWrapper
 
@@ -219,7 +219,7 @@ class ICRLAgent:
     def _feature_map(self, feature_map: FeatureMap | Mapping[str, Any] | None, space: spaces.Space[Any]) -> FeatureMap:
         if feature_map is None:
             return feature_map_for(space, self.model.feature_dim, self.feature_seed)
-        chosen = from_spec(feature_map) if isinstance(feature_map, Mapping) else feature_map
+        chosen = as_feature_map(feature_map, space)
         if chosen.dim != self.model.feature_dim:
             raise ValueError(
                 f"the feature map has {chosen.dim} features, the weights need feature_dim = {self.model.feature_dim}"
