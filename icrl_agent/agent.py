@@ -302,6 +302,12 @@ def _checked_queries(queries: ArrayLike, space: spaces.Space[Any]) -> NDArray[An
         raise ValueError(f"queries must have shape (m, {', '.join(map(str, space.shape or ()))}), got {asked.shape}")
     if not np.isfinite(asked).all():
         raise ValueError(f"query {np.argwhere(~np.isfinite(asked))[0][0]} is not finite")
+    if isinstance(space, spaces.Box):
+        # Compared in the space's own precision, so that a bound written as 0.07 is inside.
+        rounded = asked.astype(space.dtype)
+        outside = ((rounded < space.low) | (rounded > space.high)).reshape(len(asked), -1).any(axis=1)
+        if outside.any():
+            raise ValueError(f"query {np.flatnonzero(outside)[0]} lies outside the observation space {space}")
     return asked
 
 
