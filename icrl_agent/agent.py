@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -293,7 +294,7 @@ def _checked_queries(queries: ArrayLike, space: spaces.Space[Any]) -> NDArray[An
     if isinstance(space, spaces.Discrete):
         last = int(space.start + space.n) - 1
         if asked.ndim != 1 or not np.issubdtype(asked.dtype, np.integer) or not len(asked):
-            raise ValueError(f"queries must be a list of states {space.start} to {last}, got {queries!r}")
+            raise ValueError(f"queries must be a list of states {space.start} to {last}, got {reprlib.repr(queries)}")
         outside = (asked < space.start) | (asked > last)
         if outside.any():
             raise ValueError(f"query {asked[outside][0]} is no state: states are {space.start} to {last}")
