@@ -65,7 +65,7 @@ class Diagnostics:
     @property
     def assumption_margin(self) -> float | None:
         """C of Assumption 5.1, min M_n(s, s) - (1 + gamma) / 2; negative where the assumption fails."""
-        return None if self.layer_map is None else assumption_margin(self.layer_map.M, self.gamma)
+        return None if self.layer_map is None else assumption_margin(self.layer_map.M, self.gamma, self.layer_map.left)
 
     @cached_property
     def spectral_radius(self) -> float | None:
@@ -77,7 +77,7 @@ class Diagnostics:
     @cached_property
     def _diagonality(self) -> tuple[float, float]:
         assert self.layer_map is not None
-        return tuple(kernel_diagonality(self.layer_map.M))  # type: ignore[return-value]
+        return tuple(kernel_diagonality(self.layer_map.M, self.layer_map.left))  # type: ignore[return-value]
 
     def to_dict(self) -> dict[str, float | int | None]:
         """Plain numbers, JSON-able."""
