@@ -184,6 +184,23 @@ def test_diagonality_of_hand_made_kernels():
     assert np.isnan(kernel_diagonality(np.zeros((2, 2)))).all()
 
 
+def check_unreached(diagonality, margin):
+    """A short feature beside a long parallel one: the short state was left, but even its own attention misses it."""
+    layer_map = empirical_kernel([[1.0], [100.0], [1.0]], [1.0, 2.0], score=lambda q, s: 8.0 * q @ s.T)
+    assert layer_map.left.tolist() == [0, 1]
+    np.testing.assert_array_equal(layer_map.M, [[0.0, 1.0], [0.0, 1.0]])
+    assert diagonality(layer_map.M, layer_map.left) == (0.5, 0.0)
+    assert margin(layer_map.M, 0.9, layer_map.left) == pytest.approx(-0.95)
+
+
+def test_a_state_that_no_attention_reaches_counts():
+    check_unreached(kernel_diagonality, assumption_margin)
+    with pytest.raises(AssertionError):
+        check_unreached(lambda M, _left: kernel_diagonality(M), assumption_margin)
+    with pytest.raises(AssertionError):
+        check_unreached(kernel_diagonality, lambda M, gamma, _left: assumption_margin(M, gamma))
+
+
 @pytest.mark.parametrize(
     ("diagonal", "gamma", "margin"), [(1.0, 0.9, 0.05), (1.0, 0.0, 0.5), (0.9, 0.9, -0.05), (0.5, 0.0, 0.0)]
 )
