@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,14 +16,14 @@ from numpy.typing import ArrayLike, NDArray
 from icrl_agent.collect import collect, single_spaces
 from icrl_agent.context import Context, build_context, prompt_context
 from icrl_agent.envs.solve import NoUniqueSolution, check_gamma, state_values, stationary_distribution
-from icrl_agent.features import FeatureMap, feature_map_for, from_spec
+from icrl_agent.features import FeatureMap, feature_map_for
 from icrl_agent.metrics import centred_msve, msve, normalized_msve
 from icrl_agent.model import SoftmaxICTD, load_weights, merged_values, save_weights
 from icrl_agent.model.transformer import LayerKind
 from icrl_agent.results import Diagnostics, Evaluation
 from icrl_agent.transitions import Transitions
 from icrl_agent.truth import Task, induced_process
-from icrl_agent.wrappers.observation import HistoryWrapper
+from icrl_agent.wrappers.observation import HistoryWrapper, as_feature_map
 from icrl_agent.wrappers.policy import PolicyLike
 from icrl_agent.wrappers.vector import HistoryWrapper as VectorHistoryWrapper
 
@@ -217,7 +218,7 @@ class ICRLAgent:
     def _feature_map(self, feature_map: FeatureMap | Mapping[str, Any] | None, space: spaces.Space[Any]) -> FeatureMap:
         if feature_map is None:
             return feature_map_for(space, self.model.feature_dim, self.feature_seed)
-        chosen = from_spec(feature_map) if isinstance(feature_map, Mapping) else feature_map
+        chosen = as_feature_map(feature_map, space)
         if chosen.dim != self.model.feature_dim:
             raise ValueError(
                 f"the feature map has {chosen.dim} features, the weights need feature_dim = {self.model.feature_dim}"
@@ -242,12 +243,13 @@ class ICRLAgent:
         values = state_values_[context.query_state]
         values[context.query_is_terminal] = 0.0
         seconds = time.perf_counter() - start
+        first = int(space.start) if isinstance(space, spaces.Discrete) else 0
         errors, reason = _errors(values, states, task, true_values, all_states=asked is None)
         return Evaluation(
             states=states,
             values=values,
             visits=context.visits[context.query_state],
-            true_values=None if true_values is None else true_values[states],
+            true_values=None if true_values is None else true_values[states - first],
             **errors,
             n_steps=len(transitions),
             n_layers=n_layers,
@@ -290,7 +292,7 @@ def _checked_queries(queries: ArrayLike, space: spaces.Space[Any]) -> NDArray[An
     if isinstance(space, spaces.Discrete):
         last = int(space.start + space.n) - 1
         if asked.ndim != 1 or not np.issubdtype(asked.dtype, np.integer) or not len(asked):
-            raise ValueError(f"queries must be a list of states {space.start} to {last}, got {queries!r}")
+            raise ValueError(f"queries must be a list of states {space.start} to {last}, got {reprlib.repr(queries)}")
         outside = (asked < space.start) | (asked > last)
         if outside.any():
             raise ValueError(f"query {asked[outside][0]} is no state: states are {space.start} to {last}")
@@ -299,6 +301,12 @@ def _checked_queries(queries: ArrayLike, space: spaces.Space[Any]) -> NDArray[An
         raise ValueError(f"queries must have shape (m, {', '.join(map(str, space.shape or ()))}), got {asked.shape}")
     if not np.isfinite(asked).all():
         raise ValueError(f"query {np.argwhere(~np.isfinite(asked))[0][0]} is not finite")
+    if isinstance(space, spaces.Box):
+        # Compared in the space's own precision, so that a bound written as 0.07 is inside.
+        rounded = asked.astype(space.dtype)
+        outside = ((rounded < space.low) | (rounded > space.high)).reshape(len(asked), -1).any(axis=1)
+        if outside.any():
+            raise ValueError(f"query {np.flatnonzero(outside)[0]} lies outside the observation space {space}")
     return asked
 
 

@@ -65,7 +65,7 @@ class Diagnostics:
     @property
     def assumption_margin(self) -> float | None:
         """C of Assumption 5.1, min M_n(s, s) - (1 + gamma) / 2; negative where the assumption fails."""
-        return None if self.layer_map is None else assumption_margin(self.layer_map.M, self.gamma)
+        return None if self.layer_map is None else assumption_margin(self.layer_map.M, self.gamma, self.layer_map.left)
 
     @cached_property
     def spectral_radius(self) -> float | None:
@@ -77,13 +77,13 @@ class Diagnostics:
     @cached_property
     def _diagonality(self) -> tuple[float, float]:
         assert self.layer_map is not None
-        return tuple(kernel_diagonality(self.layer_map.M))  # type: ignore[return-value]
+        return tuple(kernel_diagonality(self.layer_map.M, self.layer_map.left))  # type: ignore[return-value]
 
     def to_dict(self) -> dict[str, float | int | None]:
-        """Plain numbers, JSON-able."""
+        """Plain numbers, JSON-able; None where not finite."""
         names = ("kernel_diagonality_mean", "kernel_diagonality_min", "assumption_margin", "spectral_radius",
                  "last_layer_change", "n_visited")  # fmt: skip
-        return {name: getattr(self, name) for name in names}
+        return {name: _plain(getattr(self, name)) for name in names}
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,19 +126,12 @@ class Evaluation:
     """Why something is None."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything but the transitions as plain JSON-able numbers and lists."""
+        """Everything but the transitions as plain JSON-able numbers and lists; None where not finite."""
         result: dict[str, Any] = {}
         for item in fields(self):
             value = getattr(self, item.name)
-            if isinstance(value, np.ndarray):
-                value = value.tolist()
-            elif isinstance(value, Diagnostics):
-                value = value.to_dict()
-            elif isinstance(value, Transitions):
-                continue
-            elif isinstance(value, float) and not math.isfinite(value):
-                value = None
-            result[item.name] = value
+            if not isinstance(value, Transitions):
+                result[item.name] = value.to_dict() if isinstance(value, Diagnostics) else _plain(value)
         return result
 
     def to_csv(self, path: str | Path) -> None:
@@ -165,3 +158,12 @@ class Evaluation:
         if path is not None:
             figure.savefig(path)
         return figure
+
+
+def _plain(value: Any) -> Any:
+    """Arrays as lists, and None for what JSON has no number for."""
+    if isinstance(value, np.ndarray):
+        return [_plain(item) for item in value.tolist()]
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

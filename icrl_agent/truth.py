@@ -14,7 +14,7 @@ import numpy as np
 from gymnasium import wrappers as gym_wrappers
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv, VectorEnv, VectorWrapper
 
-from icrl_agent.collect import is_sb3_vec_env, without_history
+from icrl_agent.collect import is_sb3_vec_env, single_spaces, without_history
 from icrl_agent.envs.tables import TabularMDP, TabularMRP
 from icrl_agent.envs.vector import TabularVectorEnv
 from icrl_agent.wrappers.policy import BoundPolicy, PolicyLike, PolicyWrapper
@@ -59,21 +59,11 @@ def induced_process(env: Any, policy: PolicyLike) -> Task:
     tables = _tables(env)
     if tables.mdp is None:
         return Task(None, tables.reason)
-    if tables.policies:
-        bound = tables.policies[0]
-    else:
-        single = _first_copy(env)
-        bound = BoundPolicy(policy, single[0], single[1])
+    bound = tables.policies[0] if tables.policies else BoundPolicy(policy, *single_spaces(env))
     table = bound.table()
     if table is None:
         return Task(None, "the policy is no table: its action probabilities are not known")
     return Task(tables.mdp.policy_mrp(table), None)
-
-
-def _first_copy(env: Any) -> tuple[Any, Any]:
-    if isinstance(env, VectorEnv):
-        return env.single_observation_space, env.single_action_space
-    return env.observation_space, env.action_space
 
 
 def _tables(env: Any) -> _Tables:

@@ -132,7 +132,8 @@ def lstd(
 ) -> FloatArray:
     """Least-squares TD: w solves (sum x (x - gamma c x')' + ridge I) w = sum x r; returns X w.
 
-    With ridge 0 the least-squares solution of smallest norm is taken. ``features`` as in ``linear_td``.
+    w lies in the span of the features of the states that were left, as it does for every ridge > 0; ridge 0 is the
+    limit of small ridges (least squares within that span). ``features`` as in ``linear_td``.
     Source: Bradtke and Barto (1996); Boyan (1999).
 
     >>> lstd([0, 0], [1.0], 0.5, 1, ridge=0.0).round(6)
@@ -140,10 +141,13 @@ def lstd(
     """
     t = _transitions(states, rewards, gamma, n_states, continues, source_mask)
     X = _features(features, n_states)
-    x, x_next = X[t.state], X[t.next_state]
-    A = x.T @ (x - gamma * t.continues[:, None] * x_next) + ridge * np.eye(X.shape[1])
-    w = np.linalg.lstsq(A, x.T @ t.reward, rcond=None)[0]
-    return np.asarray(X @ w)
+    # Orthonormal rows that span the features of the states left.
+    _, singular, rows = np.linalg.svd(X[np.unique(t.state)], full_matrices=False)
+    basis = rows[singular > max(X.shape) * np.finfo(np.float64).eps * singular.max(initial=0.0)]
+    Y = X @ basis.T
+    y, y_next = Y[t.state], Y[t.next_state]
+    A = y.T @ (y - gamma * t.continues[:, None] * y_next) + ridge * np.eye(len(basis))
+    return np.asarray(Y @ np.linalg.lstsq(A, y.T @ t.reward, rcond=None)[0])
 
 
 def certainty_equivalence(

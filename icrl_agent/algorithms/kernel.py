@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from icrl_agent.algorithms.weighted_softmax_td import Score, _columns, inner_product, softmax_weights
+from icrl_agent.algorithms.weighted_softmax_td import Score, _columns, _query_rows, inner_product, softmax_weights
 
 __all__ = [
     "KernelDiagonality",
@@ -86,7 +86,7 @@ def empirical_kernel(
     """
     x, r, c, sources = _columns(features, rewards, continues, source_mask)
     if queries is not None:
-        x = np.concatenate([x, np.asarray(queries, dtype=np.float64)])
+        x = np.concatenate([x, _query_rows(queries, x.shape[1])])
     states, column_state = _distinct_rows(x)
     n_states = len(states)
     source_state, next_state = column_state[sources], column_state[sources + 1]
@@ -129,30 +129,37 @@ def population_kernel(features: ArrayLike, mu: ArrayLike, sharpness: float = 1.0
     return softmax_weights(sharpness * inner_product(x, x) + log_mu)
 
 
-def kernel_diagonality(M: ArrayLike) -> KernelDiagonality:
+def kernel_diagonality(M: ArrayLike, left: ArrayLike | None = None) -> KernelDiagonality:
     """Kernel diagonality mean (KDM): mean and minimum of M(s, s) over the states that were left at least once.
 
-    These are the states whose column is not 0 throughout. NaN if there is none.
+    Args:
+        M: attention kernel, shape (S, S).
+        left: indices of the states left, as in ``LayerMap``. None = those whose column is not 0 throughout, which
+            misses a state that no attention reaches.
+
+    Returns:
+        Mean and minimum, in [0, 1]; NaN if no state was left.
 
     >>> kernel_diagonality([[0.9, 0.1, 0.0], [0.3, 0.7, 0.0], [0.5, 0.5, 0.0]])
     KernelDiagonality(mean=0.8, minimum=0.7)
     """
     kernel = np.asarray(M, dtype=np.float64)
-    diagonal = np.diagonal(kernel)[(kernel > 0).any(axis=0)]
+    diagonal = np.diagonal(kernel)[(kernel > 0).any(axis=0) if left is None else np.asarray(left)]
     if not diagonal.size:
         return KernelDiagonality(float("nan"), float("nan"))
     return KernelDiagonality(float(diagonal.mean()), float(diagonal.min()))
 
 
-def assumption_margin(M: ArrayLike, gamma: float) -> float:
+def assumption_margin(M: ArrayLike, gamma: float, left: ArrayLike | None = None) -> float:
     """C = min_s M(s, s) - (1 + gamma) / 2, over the states that were left; Assumption 5.1 holds where it is positive.
 
-    The sup-norm of the layer map is then at most 1 - 2 C for the population kernel. Source: Xie et al. (2026).
+    ``M`` and ``left`` as in ``kernel_diagonality``. The sup-norm of the layer map is then at most 1 - 2 C for the
+    population kernel. Source: Xie et al. (2026).
 
     >>> round(assumption_margin([[1.0, 0.0], [0.0, 1.0]], gamma=0.9), 3)
     0.05
     """
-    return kernel_diagonality(M).minimum - (1.0 + gamma) / 2.0
+    return kernel_diagonality(M, left).minimum - (1.0 + gamma) / 2.0
 
 
 def spectral_radius(layer_map: LayerMap, gamma: float, step_size: float = 1.0) -> float:

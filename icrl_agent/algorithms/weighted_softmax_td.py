@@ -96,10 +96,7 @@ def weighted_softmax_td(
     n_columns = len(x)
     everything = x
     if queries is not None:
-        asked = np.asarray(queries, dtype=np.float64)
-        if asked.ndim != 2 or asked.shape[1] != x.shape[1]:
-            raise ValueError(f"queries must have shape (m, {x.shape[1]}), got {asked.shape}")
-        everything = np.concatenate([x, asked])
+        everything = np.concatenate([x, _query_rows(queries, x.shape[1])])
     if weighting == "softmax":
         weights = softmax_weights((score or inner_product)(everything, x[sources]))
     else:
@@ -125,3 +122,10 @@ def _columns(
     if is_source[-1]:
         raise ValueError("the last column has no successor, so source_mask must be False there")
     return x, r, c, np.flatnonzero(is_source)
+
+
+def _query_rows(queries: ArrayLike, feature_dim: int) -> FloatArray:
+    asked = np.asarray(queries, dtype=np.float64)
+    if asked.ndim != 2 or asked.shape[1] != feature_dim:
+        raise ValueError(f"queries must have shape (m, {feature_dim}), got {asked.shape}")
+    return asked

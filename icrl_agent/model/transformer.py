@@ -17,6 +17,7 @@ memory and current memory), as the paper's own entries were not at hand.
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Literal, get_args
 
 import torch
@@ -39,9 +40,10 @@ def attention_weights(Z: Tensor, A: Tensor, source_mask: Tensor) -> Tensor:
     """
     scores = Z.transpose(1, 2) @ A @ Z  # (B, sources, queries)
     is_source = source_mask[:, :, None]
-    # A prompt without sources keeps finite scores here, so that its gradients are 0 and not NaN.
-    hidden = ~is_source & source_mask.any(dim=1)[:, None, None]
-    return torch.softmax(scores.masked_fill(hidden, float("-inf")), dim=1) * is_source
+    # A prompt without sources gets scores 0 here, so that its weights and gradients are 0 and not NaN.
+    empty = ~source_mask.any(dim=1)[:, None, None]
+    scores = scores.masked_fill(~is_source, float("-inf")).masked_fill(empty, 0.0)
+    return torch.softmax(scores, dim=1) * is_source
 
 
 def _attend(Z: Tensor, A: Tensor, V: Tensor, source_mask: Tensor) -> Tensor:
@@ -120,13 +122,13 @@ class SoftmaxICTD(nn.Module):
     ) -> None:
         super().__init__()
         for name, value in (("feature_dim", feature_dim), ("n_layers", n_layers)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
                 raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")
         if layer not in get_args(LayerKind):
             raise ValueError(f"layer must be one of {get_args(LayerKind)}, got {layer!r}")
         if dtype not in (torch.float32, torch.float64):
             raise ValueError(f"dtype must be torch.float32 or torch.float64, got {dtype}")
-        self.feature_dim, self.n_layers, self.shared = feature_dim, n_layers, shared
+        self.feature_dim, self.n_layers, self.shared = int(feature_dim), int(n_layers), shared
         self.layer: LayerKind = layer
         size = feature_dim + MEMORY_ROWS
         attention_mask = torch.zeros(size, size, dtype=dtype)
@@ -196,13 +198,13 @@ class SoftmaxICTD(nn.Module):
         """
         if n_layers is None:
             return self.n_layers
-        if isinstance(n_layers, bool) or not isinstance(n_layers, int) or n_layers < 1:
+        if isinstance(n_layers, bool) or not isinstance(n_layers, Integral) or n_layers < 1:
             raise ValueError(f"n_layers must be an integer of at least 1, got {n_layers!r}")
         if not self.shared and n_layers > self.n_layers:
             raise ValueError(
                 f"this model has {self.n_layers} layers with weights of their own, got n_layers={n_layers}"
             )
-        return n_layers
+        return int(n_layers)
 
     def forward(
         self,

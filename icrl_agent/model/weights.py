@@ -65,10 +65,13 @@ def load_weights(path: str | Path) -> tuple[SoftmaxICTD, dict[str, Any]]:
         raise ValueError(f"{path} cannot be read as safetensors: {error}") from error
     if metadata is None:
         raise ValueError(f"{path} holds no icrl-agent model: its metadata lacks the key {_METADATA_KEY!r}")
-    shape = json.loads(metadata)
-    config = shape.pop("config")
     dtype = tensors["attention_weight"].dtype if "attention_weight" in tensors else torch.float32
-    model = SoftmaxICTD(**shape, dtype=dtype)
+    try:
+        shape = json.loads(metadata)
+        config = dict(shape.pop("config"))
+        model = SoftmaxICTD(**shape, dtype=dtype)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"{path} holds no icrl-agent model that this version can read: {error}") from error
     for name, parameter in model.named_parameters():
         if name not in tensors or tensors[name].shape != parameter.shape:
             found = tuple(tensors[name].shape) if name in tensors else "nothing"

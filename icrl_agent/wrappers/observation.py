@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -130,7 +131,7 @@ def as_feature_map(feature_map: FeatureMap | Mapping[str, Any] | None, space: sp
     if isinstance(feature_map, Mapping):
         return from_spec(feature_map)
     if not isinstance(feature_map, FeatureMap):
-        raise TypeError(f"feature_map must be a feature map, its spec or None, got {feature_map!r}")
+        raise TypeError(f"feature_map must be a feature map, its spec or None, got {reprlib.repr(feature_map)}")
     return feature_map
 
 
