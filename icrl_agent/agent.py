@@ -2,53 +2,48 @@
 
 from __future__ import annotations
 
-import reprlib
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from gymnasium import spaces
 from numpy.typing import ArrayLike, NDArray
 
-from icrl_agent.collect import collect, single_spaces
+from icrl_agent.collect import collect, single_spaces, without_history
 from icrl_agent.context import Context, build_context, prompt_context
-from icrl_agent.envs.solve import NoUniqueSolution, check_gamma, state_values, stationary_distribution
+from icrl_agent.envs.solve import check_gamma, state_values
 from icrl_agent.features import FeatureMap, feature_map_for
-from icrl_agent.metrics import centred_msve, msve, normalized_msve
 from icrl_agent.model import SoftmaxICTD, load_weights, merged_values, save_weights
 from icrl_agent.model.transformer import LayerKind
+from icrl_agent.queries import answered_states, checked_queries, recorded_space
 from icrl_agent.results import Diagnostics, Evaluation
 from icrl_agent.transitions import Transitions
-from icrl_agent.truth import Task, induced_process
+from icrl_agent.truth import Task, induced_process, value_errors
 from icrl_agent.wrappers.observation import HistoryWrapper, as_feature_map
 from icrl_agent.wrappers.policy import PolicyLike
 from icrl_agent.wrappers.vector import HistoryWrapper as VectorHistoryWrapper
 
 __all__ = ["ICRLAgent"]
 
-#: Discrete spaces with more states are answered for the visited states only.
-LARGEST_ANSWERED_SPACE = 10_000
-
 #: Folder of the weights that the package ships.
 SHIPPED_WEIGHTS = Path(__file__).parent / "weights"
 
 
-class _constructor_only:  # noqa: N801 - used like classmethod
-    """A classmethod that refuses to be called on an instance, where its result would be easy to lose."""
+if TYPE_CHECKING:
+    _constructor_only = classmethod
+else:
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._function = function
-        self.__doc__ = function.__doc__
+    class _constructor_only(classmethod):  # noqa: N801 - used like classmethod
+        """A classmethod that refuses to be called on an instance, where its result would be easy to lose."""
 
-    def __get__(self, instance: Any, owner: type) -> Callable[..., Any]:
-        if instance is not None:
-            name = self._function.__name__
-            raise TypeError(f"{name} returns a new agent: write agent = {owner.__name__}.{name}(...)")
-        bound: Callable[..., Any] = self._function.__get__(owner)
-        return bound
+        def __get__(self, instance: Any, owner: type | None = None) -> Callable[..., Any]:
+            if instance is not None:
+                name, kind = self.__func__.__name__, type(instance).__name__
+                raise TypeError(f"{name} returns a new agent: write agent = {kind}.{name}(...)")
+            return super().__get__(instance, owner)
 
 
 class ICRLAgent:
@@ -69,7 +64,7 @@ class ICRLAgent:
         self.model = model.eval().requires_grad_(False)
         self.feature_seed = int(feature_seed)
 
-    @classmethod
+    @_constructor_only
     def from_theory(
         cls,
         feature_dim: int = 32,
@@ -84,7 +79,7 @@ class ICRLAgent:
         model = SoftmaxICTD.from_theory(feature_dim, n_layers, sharpness, step_size, layer)
         return cls(model, feature_seed).to(device)
 
-    @classmethod
+    @_constructor_only
     def from_pretrained(cls, name: str = "universal") -> ICRLAgent:
         """Load weights that the package ships; no network.
 
@@ -98,7 +93,7 @@ class ICRLAgent:
         return cls._read(path)
 
     @_constructor_only
-    def load(cls, path: str | Path) -> ICRLAgent:  # noqa: N805
+    def load(cls, path: str | Path) -> ICRLAgent:
         """Read an agent from a weights file or a run folder; returns it.
 
         Raises:
@@ -117,8 +112,15 @@ class ICRLAgent:
         save_weights(self.model, path, {"feature_seed": self.feature_seed})
 
     def to(self, device: str | torch.device) -> ICRLAgent:
-        """Move the model to a device; returns the agent itself."""
-        self.model.to(device)
+        """Move the model to a device; returns the agent itself.
+
+        Raises:
+            ValueError: for a device that this machine does not have.
+        """
+        try:
+            self.model.to(device)
+        except (RuntimeError, AssertionError) as error:
+            raise ValueError(f"device {device!r} is not available: {error}") from error
         return self
 
     def evaluate(
@@ -158,11 +160,13 @@ class ICRLAgent:
         """
         gamma = check_gamma(gamma)
         n_steps = _positive_integer("n_steps", n_steps)
+        seed = _checked_seed(seed)
         depth = self.model.resolve_n_layers(n_layers)
         observation_space, _ = single_spaces(env)
         if isinstance(env, HistoryWrapper | VectorHistoryWrapper):
             feature_map = env.feature_map if feature_map is None else feature_map
             observation_space, _ = single_spaces(env.env)
+        _refuse_buried_history(env)
         if not isinstance(observation_space, spaces.Discrete | spaces.Box | spaces.MultiDiscrete | spaces.MultiBinary):
             raise TypeError(
                 f"observation space {type(observation_space).__name__} is not supported: flatten it first with"
@@ -171,8 +175,8 @@ class ICRLAgent:
         chosen_map = self._feature_map(feature_map, observation_space)
         task = induced_process(env, policy)
         true_values = None if task.mrp is None else state_values(task.mrp, gamma)
-        asked = None if queries is None else _checked_queries(queries, observation_space)
-        transitions = collect(env, policy, n_steps, None if seed is None else int(seed))
+        asked = None if queries is None else checked_queries(queries, observation_space)
+        transitions = collect(env, policy, n_steps, seed)
         return self._evaluation(transitions, chosen_map, asked, observation_space, gamma, depth, task, true_values)
 
     def evaluate_transitions(
@@ -197,8 +201,8 @@ class ICRLAgent:
         """
         gamma = check_gamma(gamma)
         depth = self.model.resolve_n_layers(n_layers)
-        space = _recorded_space(transitions, queries)
-        asked = None if queries is None else _checked_queries(queries, space)
+        space = recorded_space(transitions, queries)
+        asked = None if queries is None else checked_queries(queries, space)
         chosen_map = self._feature_map(feature_map, space)
         return self._evaluation(
             transitions, chosen_map, asked, space, gamma, depth, Task(None, "recorded transitions carry no truth"), None
@@ -211,6 +215,8 @@ class ICRLAgent:
             ValueError: for gamma outside [0, 1] or a prompt that does not fit the weights.
         """
         gamma = check_gamma(gamma)
+        if not isinstance(obs, Mapping):
+            raise TypeError(f"obs must be an observation of HistoryWrapper, got {type(obs).__name__}")
         context = prompt_context(obs, self.model.feature_dim)
         values, _ = self._context_values(context, gamma, self.model.resolve_n_layers(n_layers))
         return float(values[context.query_state[0]])
@@ -237,14 +243,14 @@ class ICRLAgent:
         true_values: NDArray[np.float64] | None,
     ) -> Evaluation:
         start = time.perf_counter()
-        states = _answered_states(space, transitions) if asked is None else asked
+        states = answered_states(space, transitions) if asked is None else asked
         context = build_context(transitions, feature_map, states)
         state_values_, last_layer_change = self._context_values(context, gamma, n_layers)
         values = state_values_[context.query_state]
         values[context.query_is_terminal] = 0.0
         seconds = time.perf_counter() - start
         first = int(space.start) if isinstance(space, spaces.Discrete) else 0
-        errors, reason = _errors(values, states, task, true_values, all_states=asked is None)
+        errors, reason = value_errors(values, states, task, true_values, all_states=asked is None)
         return Evaluation(
             states=states,
             values=values,
@@ -286,74 +292,20 @@ def _positive_integer(name: str, value: int) -> int:
     return int(value)
 
 
-def _checked_queries(queries: ArrayLike, space: spaces.Space[Any]) -> NDArray[Any]:
-    """Raw observations as an array with one row per query."""
-    asked = np.asarray(queries)
-    if isinstance(space, spaces.Discrete):
-        last = int(space.start + space.n) - 1
-        if asked.ndim != 1 or not np.issubdtype(asked.dtype, np.integer) or not len(asked):
-            raise ValueError(f"queries must be a list of states {space.start} to {last}, got {reprlib.repr(queries)}")
-        outside = (asked < space.start) | (asked > last)
-        if outside.any():
-            raise ValueError(f"query {asked[outside][0]} is no state: states are {space.start} to {last}")
-        return asked
-    if asked.ndim != 1 + len(space.shape or ()) or asked.shape[1:] != space.shape or not len(asked):
-        raise ValueError(f"queries must have shape (m, {', '.join(map(str, space.shape or ()))}), got {asked.shape}")
-    if not np.isfinite(asked).all():
-        raise ValueError(f"query {np.argwhere(~np.isfinite(asked))[0][0]} is not finite")
-    if isinstance(space, spaces.Box):
-        # Compared in the space's own precision, so that a bound written as 0.07 is inside.
-        rounded = asked.astype(space.dtype)
-        outside = ((rounded < space.low) | (rounded > space.high)).reshape(len(asked), -1).any(axis=1)
-        if outside.any():
-            raise ValueError(f"query {np.flatnonzero(outside)[0]} lies outside the observation space {space}")
-    return asked
+def _checked_seed(seed: int | None) -> int | None:
+    if seed is None:
+        return None
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise ValueError(f"seed must be a non-negative integer or None, got {seed!r}")
+    return int(seed)
 
 
-def _recorded_space(transitions: Transitions, queries: ArrayLike | None) -> spaces.Space[Any]:
-    """The space that recorded observations (and queries) span: Discrete from 0 for integers, else unbounded."""
-    observations = transitions.observations
-    if observations.ndim == 1 and np.issubdtype(observations.dtype, np.integer):
-        parts = [observations, transitions.next_observations]
-        if queries is not None and np.size(queries):
-            parts.append(np.ravel(np.asarray(queries)))
-        return spaces.Discrete(int(max(part.max() for part in parts)) + 1)
-    return spaces.Box(-np.inf, np.inf, observations.shape[1:], np.float64)
-
-
-def _answered_states(space: spaces.Space[Any], transitions: Transitions) -> NDArray[Any]:
-    """The states answered when nobody asks for particular ones."""
-    if isinstance(space, spaces.Discrete):
-        if space.n <= LARGEST_ANSWERED_SPACE:
-            return np.arange(int(space.start), int(space.start + space.n))
-        return np.unique(transitions.observations)
-    _, first = np.unique(transitions.observations.reshape(len(transitions), -1), axis=0, return_index=True)
-    return transitions.observations[np.sort(first)]
-
-
-def _errors(
-    values: NDArray[np.float64],
-    states: NDArray[Any],
-    task: Task,
-    true_values: NDArray[np.float64] | None,
-    *,
-    all_states: bool,
-) -> tuple[dict[str, float | None], str | None]:
-    """The three error measures, None where unknown, and the reason."""
-    unknown: dict[str, float | None] = {"msve": None, "normalized_msve": None, "centred_msve": None}
-    if task.mrp is None or true_values is None:
-        return unknown, task.reason
-    if not all_states or len(states) != task.mrp.n_states:
-        return unknown, "errors are weighted over all states, but only some were answered"
-    try:
-        weights = stationary_distribution(task.mrp)
-    except NoUniqueSolution as error:
-        return unknown, str(error)
-    errors: dict[str, float | None] = {
-        "msve": msve(values, true_values, weights),
-        "normalized_msve": normalized_msve(values, true_values, weights),
-        "centred_msve": centred_msve(values, true_values, weights),
-    }
-    undefined = [name for name, error in errors.items() if error is None or np.isnan(error)]
-    reason = f"{' and '.join(undefined)} would divide by 0: the true values do not vary" if undefined else None
-    return {name: None if name in undefined else error for name, error in errors.items()}, reason
+def _refuse_buried_history(env: Any) -> None:
+    inner = getattr(without_history(env), "env", None)
+    while inner is not None:
+        if isinstance(inner, HistoryWrapper | VectorHistoryWrapper):
+            raise ValueError(
+                f"HistoryWrapper lies under {type(env).__name__}: make it the outermost wrapper, evaluate needs the raw"
+                " observations below it"
+            )
+        inner = getattr(inner, "env", None)

@@ -13,14 +13,17 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import wrappers as gym_wrappers
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv, VectorEnv, VectorWrapper
+from numpy.typing import NDArray
 
 from icrl_agent.collect import is_sb3_vec_env, single_spaces, without_history
+from icrl_agent.envs.solve import NoUniqueSolution, stationary_distribution
 from icrl_agent.envs.tables import TabularMDP, TabularMRP
 from icrl_agent.envs.vector import TabularVectorEnv
+from icrl_agent.metrics import centred_msve, msve, normalized_msve
 from icrl_agent.wrappers.policy import BoundPolicy, PolicyLike, PolicyWrapper
 from icrl_agent.wrappers.vector import PolicyWrapper as VectorPolicyWrapper
 
-__all__ = ["Task", "induced_process"]
+__all__ = ["Task", "induced_process", "value_errors"]
 
 #: Wrappers that leave rewards, observations and actions as they are (a time limit is no end: it bootstraps).
 _TRANSPARENT = (
@@ -160,3 +163,31 @@ def _unknown_wrapper(env: Any) -> _Tables:
 def _is_sb3(env: Any, *modules: str) -> bool:
     # By module name, because SB3 is not imported here.
     return type(env).__module__ in {f"stable_baselines3.common.{module}" for module in modules}
+
+
+def value_errors(
+    values: NDArray[np.float64],
+    states: NDArray[Any],
+    task: Task,
+    true_values: NDArray[np.float64] | None,
+    *,
+    all_states: bool,
+) -> tuple[dict[str, float | None], str | None]:
+    """The three error measures, None where unknown, and the reason."""
+    unknown: dict[str, float | None] = {"msve": None, "normalized_msve": None, "centred_msve": None}
+    if task.mrp is None or true_values is None:
+        return unknown, task.reason
+    if not all_states or len(states) != task.mrp.n_states:
+        return unknown, "errors are weighted over all states, but only some were answered"
+    try:
+        weights = stationary_distribution(task.mrp)
+    except NoUniqueSolution as error:
+        return unknown, str(error)
+    errors: dict[str, float | None] = {
+        "msve": msve(values, true_values, weights),
+        "normalized_msve": normalized_msve(values, true_values, weights),
+        "centred_msve": centred_msve(values, true_values, weights),
+    }
+    undefined = [name for name, error in errors.items() if error is None or np.isnan(error)]
+    reason = f"{' and '.join(undefined)} would divide by 0: the true values do not vary" if undefined else None
+    return {name: None if name in undefined else error for name, error in errors.items()}, reason

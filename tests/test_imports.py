@@ -18,7 +18,7 @@ LEVELS = [
     {"features", "prompt", "metrics", "algorithms", "envs"},
     {"wrappers"},
     {"model"},
-    {"transitions", "collect", "truth", "context", "results", "figures"},
+    {"transitions", "collect", "truth", "context", "queries", "results", "figures"},
     {"agent"},
     {"train"},
     {"eval"},

@@ -110,6 +110,8 @@ def batch_td(
     >>> batch_td([0, 0], [1.0], 0.5, 1, n_iterations=60).round(6)
     array([2.])
     """
+    if n_iterations < 0:
+        raise ValueError(f"n_iterations must be at least 0, got {n_iterations}")
     t = _transitions(states, rewards, gamma, n_states, continues, source_mask)
     visits = np.maximum(np.bincount(t.state, minlength=n_states), 1)
     v = np.zeros(n_states)

@@ -17,6 +17,7 @@ memory and current memory), as the paper's own entries were not at hand.
 
 from __future__ import annotations
 
+import math
 from numbers import Integral
 from typing import Literal, get_args
 
@@ -166,7 +167,7 @@ class SoftmaxICTD(nn.Module):
             ValueError: as the constructor, or for a sharpness or step_size that is not finite.
         """
         for name, value in (("sharpness", sharpness), ("step_size", step_size)):
-            if not torch.isfinite(torch.tensor(float(value))):
+            if isinstance(value, bool | str) or not math.isfinite(value):
                 raise ValueError(f"{name} must be a finite number, got {value!r}")
         model = cls(feature_dim, n_layers=n_layers, layer=layer, shared=True, dtype=dtype)
         with torch.no_grad():

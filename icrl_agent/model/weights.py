@@ -26,8 +26,13 @@ def save_weights(model: SoftmaxICTD, path: str | Path, config: Mapping[str, Any]
     """Write the parameters, and the model's shape plus ``config`` (JSON-able) as metadata; atomically.
 
     The file appears whole or not at all. Masks are not written: they follow from feature_dim.
+
+    Raises:
+        ValueError: if the folder does not exist.
     """
     path = Path(path)
+    if not path.parent.is_dir():
+        raise ValueError(f"cannot write {path}: there is no folder {path.parent}")
     shape = {
         "feature_dim": model.feature_dim,
         "n_layers": model.n_layers,
@@ -39,6 +44,8 @@ def save_weights(model: SoftmaxICTD, path: str | Path, config: Mapping[str, Any]
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         save_file(tensors, temporary, metadata=metadata)
+        with open(temporary, "rb") as file:
+            os.fsync(file.fileno())
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -52,6 +59,8 @@ def load_weights(path: str | Path) -> tuple[SoftmaxICTD, dict[str, Any]]:
     Raises:
         ValueError: if there is no such file, it is no safetensors file of this package, or its shapes disagree.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"path must be text or a path, got {type(path).__name__}")
     path = Path(path)
     if path.is_dir():
         path = path / WEIGHTS_FILE
