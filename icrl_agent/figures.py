@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 if TYPE_CHECKING:
     from icrl_agent.results import Evaluation
 
-__all__ = ["COLOURS", "new_figure", "plot_error_curves", "plot_matrix", "plot_values"]
+__all__ = ["COLOURS", "new_figure", "plot_bands", "plot_error_curves", "plot_matrix", "plot_values"]
 
 #: Okabe and Ito's palette: told apart by colour-blind readers.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7F7F7F")
@@ -109,4 +109,23 @@ def plot_matrix(matrix: np.ndarray, title: str) -> Figure:
     image = axis.imshow(matrix, cmap="PuOr", vmin=-reach, vmax=reach)
     axis.set_title(title, fontsize=10)
     figure.colorbar(image, ax=axis, shrink=0.8)
+    return figure
+
+
+def plot_bands(
+    x: Sequence[float], panels: Mapping[str, Mapping[str, Sequence[Sequence[float]]]], xlabel: str
+) -> Figure:
+    """Draw curves with intervals, a panel per title; each curve is (mean, low, high)."""
+    figure = Figure(figsize=(4.2 * len(panels), 3.4), dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    for axis, (title, curves) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.grid(visible=True, color="#E4E4E4", linewidth=0.8)
+        for number, (name, (mean, low, high)) in enumerate(curves.items()):
+            colour = COLOURS[number % len(COLOURS)]
+            axis.plot(x, mean, color=colour, linewidth=1.8, label=name.replace("_", " "))
+            axis.fill_between(x, low, high, color=colour, alpha=0.25, linewidth=0)
+        axis.set_title(title, fontsize=10)
+        axis.set_xlabel(xlabel)
+        axis.legend(frameon=False, fontsize=8)
     return figure

@@ -6,14 +6,9 @@ step and ``v_t`` is TF(Z_t), the value of the state that is entered, from the wi
 
 from __future__ import annotations
 
-from typing import Literal
-
 from torch import Tensor
 
-__all__ = ["ObjectiveName", "neu_loss", "td_error", "td_loss", "true_value_loss"]
-
-#: "td" is the paper's; "neu" descends its stationarity measure; "true_value" is an upper bound nobody has in practice.
-ObjectiveName = Literal["td", "neu", "true_value"]
+__all__ = ["neu_loss", "td_error", "td_loss", "true_value_loss"]
 
 
 def td_error(v_tm1: Tensor, r_t: Tensor, gamma: Tensor, v_t: Tensor) -> Tensor:

@@ -1,14 +1,9 @@
-"""The ``icrl`` command: its flags are the fields of the dataclasses below.
-
-Bad values end in one plain line on stderr and exit status 2; nothing is half-written.
-"""
+"""``icrl evaluate``: values from transitions, beside rivals and controls."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -24,7 +19,7 @@ if TYPE_CHECKING:
     from icrl_agent.eval.evaluation_run import EvaluationRun
     from icrl_agent.features import FeatureMap
 
-__all__ = ["Evaluate", "Info", "TensorBoard", "main"]
+__all__ = ["THEORY", "Evaluate"]
 
 #: ``--weights`` value that stands for the theorem's weights.
 THEORY = "theory"
@@ -110,96 +105,12 @@ class Evaluate:
         return None
 
 
-@dataclass(frozen=True)
-class Info:
-    """Show versions, environments and shipped weights."""
-
-    def run(self) -> None:
-        """Print the tables."""
-        import importlib.metadata
-        import platform
-
-        from rich.console import Console
-        from rich.table import Table
-
-        from icrl_agent.agent import SHIPPED_WEIGHTS
-
-        versions = Table("package", "version", title="icrl-agent")
-        versions.add_row("icrl-agent", __version__)
-        versions.add_row("python", platform.python_version())
-        for name in ("torch", "gymnasium", "numpy", "stable-baselines3", "tensorboard"):
-            versions.add_row(name, importlib.metadata.version(name))
-        environments = Table("id", "what it is", title="environments")
-        for env_id in ENVIRONMENT_IDS:
-            entry_point = gym.spec(env_id).entry_point
-            environments.add_row(env_id, (_load(str(entry_point)).__doc__ or "").partition("\n")[0])
-        shipped = sorted(file.stem for file in SHIPPED_WEIGHTS.glob("*.safetensors"))
-        weights = Table("weights", "what they are", title="weights")
-        weights.add_row(THEORY, "the theorem's: nothing is trained")
-        for name in shipped:
-            weights.add_row(name, "pretrained, shipped with the package")
-        console = Console()
-        for table in (versions, environments, weights):
-            console.print(table)
-
-
-@dataclass(frozen=True)
-class TensorBoard:
-    """Start TensorBoard on a run folder, or on a folder of run folders."""
-
-    run_dir: Annotated[Path, tyro.conf.Positional]
-    """The folder."""
-    port: int = 6006
-    """Port of the page."""
-
-    def run(self) -> None:
-        """Serve until interrupted."""
-        import subprocess
-
-        if not self.run_dir.is_dir():
-            raise ValueError(f"{self.run_dir} is no folder: give a run folder or a folder of run folders")
-        command = [sys.executable, "-m", "tensorboard.main", "--logdir", str(self.run_dir), "--port", str(self.port)]
-        try:
-            subprocess.run(command, check=False)
-        except KeyboardInterrupt:
-            return
-
-
-Command = (
-    Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
-    | Annotated[Info, tyro.conf.subcommand("info")]
-    | Annotated[TensorBoard, tyro.conf.subcommand("tensorboard")]
-)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the ``icrl`` command; returns its exit status."""
-    command: Any = tyro.cli(
-        Command,
-        prog="icrl",
-        description="In-context reinforcement learning with softmax attention.",
-        args=arguments,
-    )
-    try:
-        command.run()
-    except (ValueError, TypeError, gym.error.Error, OSError) as error:
-        print(f"icrl: {' '.join(str(error).split())}", file=sys.stderr)  # noqa: T201 - the command's own output
-        return 2
-    return 0
-
-
 def _make(env_id: str, kwargs: dict[str, Any]) -> gym.Env[Any, Any]:
     try:
         return gym.make(env_id, **kwargs)
     except (gym.error.NameNotFound, gym.error.NamespaceNotFound, gym.error.VersionNotFound) as error:
         known = ", ".join(ENVIRONMENT_IDS)
         raise ValueError(f"no environment {env_id!r}: use one of {known}, or any other Gymnasium id") from error
-
-
-def _load(entry_point: str) -> Any:
-    from gymnasium.envs.registration import load_env_creator
-
-    return load_env_creator(entry_point)
 
 
 def _print_evaluation(run: EvaluationRun, env_id: str, kwargs: dict[str, Any], run_dir: Path | None) -> None:

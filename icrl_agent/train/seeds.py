@@ -1,0 +1,163 @@
+"""Several seeds of one configuration: independent jobs, joined into a mean with a 95 % interval.
+
+Jobs run in local processes (joblib) or on a Dask cluster; every seed is a run folder of its own, so a cluster's
+workers must see the same file system. A seed's result does not depend on where or beside whom it ran.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import math
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import joblib
+import numpy as np
+
+from icrl_agent.figures import plot_bands
+from icrl_agent.train.config import PretrainConfig
+from icrl_agent.train.loop import CONFIG_FILE, PretrainResult, pretrain
+from icrl_agent.train.run_log import write_rows
+from icrl_agent.train.state import Row
+
+__all__ = ["SUMMARY_FILE", "Backend", "pretrain_seeds", "seed_folder", "summarise"]
+
+Backend = Literal["local", "dask"]
+
+SUMMARY_FILE = "summary.csv"
+
+#: 97.5 % quantiles of Student's t for 1, 2, ... degrees of freedom; the last holds approximately beyond.
+_T_QUANTILES = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145,
+                2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048,
+                2.045, 2.042)  # fmt: skip
+
+
+def pretrain_seeds(
+    config: PretrainConfig,
+    run_dir: str | Path,
+    n_seeds: int,
+    resume: bool = False,
+    *,
+    n_jobs: int = 2,
+    backend: Backend = "local",
+    scheduler: str | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> list[PretrainResult]:
+    """Pretrain ``n_seeds`` seeds, config.seed, config.seed + 1, ..., each in ``run_dir/seed-K``.
+
+    Beside them: config.json, summary.csv (mean and 95 % interval over seeds of every column of metrics.csv) and
+    emergence.png. The seeds do not share a batch: one seed keeps a core busy, so processes are the faster axis.
+
+    Args:
+        config: the run of the first seed.
+        run_dir: a new or empty folder, or with ``resume`` the one to go on in; finished seeds are not run again.
+        n_seeds: at least 1.
+        resume: see ``pretrain``.
+        n_jobs: local processes.
+        backend: "local" processes, or a "dask" cluster (needs the optional extra ``cluster``).
+        scheduler: address of the cluster's scheduler, for example "tcp://10.0.0.1:8786".
+        progress: called with the number of seeds finished.
+
+    Raises:
+        ValueError: for a folder in use, a size below 1, or a cluster that is not named or not there.
+    """
+    if n_seeds < 1 or n_jobs < 1:
+        raise ValueError(f"n_seeds and n_jobs must be at least 1, got {n_seeds} and {n_jobs}")
+    folder = Path(run_dir)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())) and not resume:
+        raise ValueError(f"{folder} is in use: name a folder that is new or empty, or resume the runs in it")
+    configs = [dataclasses.replace(config, seed=config.seed + k) for k in range(n_seeds)]
+    with _jobs(n_jobs, backend, scheduler) as parallel:
+        folder.mkdir(parents=True, exist_ok=True)
+        temporary = folder / f".{CONFIG_FILE}.tmp"
+        temporary.write_text(json.dumps({**config.to_dict(), "n_seeds": n_seeds}, indent=2) + "\n", encoding="utf-8")
+        os.replace(temporary, folder / CONFIG_FILE)
+        results: list[PretrainResult] = []
+        for result in parallel(joblib.delayed(_run)(c, str(seed_folder(folder, c.seed)), resume) for c in configs):
+            results.append(result)
+            if progress is not None:
+                progress(len(results))
+    if all(result.finished for result in results):
+        summary = summarise([result.metrics for result in results])
+        write_rows(folder / SUMMARY_FILE, summary)
+        _plot_emergence(summary).savefig(folder / "emergence.png")
+    return results
+
+
+def seed_folder(run_dir: Path, seed: int) -> Path:
+    """Run folder of one seed."""
+    return run_dir / f"seed-{seed}"
+
+
+def summarise(runs: Sequence[Sequence[Row]]) -> list[Row]:
+    """Join the metrics of several seeds: step, and mean, low and high (95 % interval, Student's t) of every column.
+
+    >>> rows = summarise([[{"step": 0, "td_loss": 1.0}], [{"step": 0, "td_loss": 3.0}]])
+    >>> rows[0]["td_loss_mean"], round(rows[0]["td_loss_high"], 2)
+    (2.0, 14.71)
+    """
+    joined: list[Row] = []
+    for rows in zip(*runs, strict=True):
+        row: Row = {"step": rows[0]["step"]}
+        for name in rows[0]:
+            if name == "step":
+                continue
+            values = np.array([float(r[name]) for r in rows])
+            mean = float(values.mean())
+            half = 0.0
+            if len(values) > 1:
+                quantile = _T_QUANTILES[min(len(values) - 2, len(_T_QUANTILES) - 1)]
+                half = quantile * float(values.std(ddof=1)) / math.sqrt(len(values))
+            row |= {f"{name}_mean": mean, f"{name}_low": mean - half, f"{name}_high": mean + half}
+        joined.append(row)
+    return joined
+
+
+def _run(config: PretrainConfig, folder: str, resume: bool) -> PretrainResult:
+    return pretrain(config, folder, resume)
+
+
+@contextlib.contextmanager
+def _jobs(n_jobs: int, backend: Backend, scheduler: str | None) -> Iterator[Any]:
+    """A ``joblib.Parallel`` that yields results in order as they come."""
+    if backend == "local":
+        if scheduler is not None:
+            raise ValueError("a scheduler's address goes with backend 'dask'")
+        yield joblib.Parallel(n_jobs=n_jobs, return_as="generator")
+        return
+    if backend != "dask":
+        raise ValueError(f"backend must be 'local' or 'dask', got {backend!r}")
+    if scheduler is None:
+        raise ValueError("backend 'dask' needs the scheduler's address, for example tcp://127.0.0.1:8786")
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise ValueError("backend 'dask' needs the optional extra: pip install 'icrl-agent[cluster]'") from error
+    try:
+        client = Client(scheduler, timeout=10)  # type: ignore[no-untyped-call]
+    except (OSError, ValueError) as error:
+        raise ValueError(f"no Dask scheduler answers at {scheduler}: {error}") from error
+    with client, joblib.parallel_config(backend="dask"):
+        yield joblib.Parallel(return_as="list")
+
+
+def _plot_emergence(summary: Sequence[Row]) -> Any:
+    panels = {
+        "kernel diagonality": ("kdm_mean", "kdm_min"),
+        "free entries of V": ("value_reward", "value_target", "value_current"),
+        "A": ("attention_diagonal", "attention_off_diagonal"),
+        "TD loss": ("td_loss",),
+    }
+    steps = [float(row["step"]) for row in summary]
+    curves = {
+        title: {
+            name: [[float(row[f"{name}_{part}"]) for row in summary] for part in ("mean", "low", "high")]
+            for name in names
+        }
+        for title, names in panels.items()
+    }
+    return plot_bands(steps, curves, "updates")
