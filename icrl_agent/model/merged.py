@@ -94,25 +94,28 @@ def affine_layer(context: MergedContext, attention: Tensor, entries: Tensor, gam
     Returns:
         T (..., S, S) and b (..., S).
     """
-    weights = _weight_per_transition(context, attention)
-    if context.successors.is_sparse:
-        successor = torch.sparse.mm(context.successors.t(), weights[0].t()).t()[None]
-    else:
-        successor = weights @ context.successors
+    exponentials, normaliser = _exponentials(context, attention)
     w_reward, w_target, w_current = entries
-    T = w_current * weights * context.counts[..., None, :] + (w_target * gamma)[..., None, None] * successor
-    T = T + torch.eye(T.shape[-1], dtype=T.dtype, device=T.device)
-    b = w_reward * (weights @ context.reward_sum[..., None])[..., 0]
+    target = (w_target * gamma)[..., None, None]
+    if context.successors.is_sparse:
+        successor = torch.sparse.mm(context.successors.t(), exponentials[0].t()).t()[None]
+        change = target * successor + w_current * exponentials * context.counts[..., None, :]
+    else:
+        change = exponentials @ (target * context.successors + torch.diag_embed(w_current * context.counts))
+    T = change / normaliser
+    T.diagonal(dim1=-2, dim2=-1).add_(1.0)
+    b = w_reward * (exponentials @ context.reward_sum[..., None] / normaliser)[..., 0]
     return T, b
 
 
 def merged_kernel(context: MergedContext, attention: Tensor) -> Tensor:
     """Attention by state M_n, (..., S queries, S sources); rows sum to 1, or to 0 in a context without transitions."""
-    return _weight_per_transition(context, attention) * context.counts[..., None, :]
+    exponentials, normaliser = _exponentials(context, attention)
+    return exponentials * context.counts[..., None, :] / normaliser
 
 
-def _weight_per_transition(context: MergedContext, attention: Tensor) -> Tensor:
-    """E(s, u) / Z(s): attention of s to one transition that leaves u, (..., S, S)."""
+def _exponentials(context: MergedContext, attention: Tensor) -> tuple[Tensor, Tensor]:
+    """E (..., S, S) and Z (..., S, 1); E(s, u) / Z(s) is the attention of s to one transition that leaves u."""
     x = context.features
     scores = x @ (x @ attention).transpose(-1, -2)  # [s, u] = x(u)' A x(s)
     # Softmax does not feel a shift of its row: by the largest score of a source no exponential overflows. Contexts
@@ -125,7 +128,7 @@ def _weight_per_transition(context: MergedContext, attention: Tensor) -> Tensor:
     top = sources.amax(dim=-1, keepdim=True)
     exponentials = torch.exp(torch.where(left[..., None, :], scores - top, float("-inf")))
     normaliser = exponentials @ context.counts[..., None]
-    return exponentials / torch.where(normaliser > 0, normaliser, 1.0)
+    return exponentials, torch.where(normaliser > 0, normaliser, 1.0)
 
 
 def merged_values(
