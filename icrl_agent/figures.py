@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 if TYPE_CHECKING:
     from icrl_agent.results import Evaluation
@@ -106,6 +107,8 @@ def plot_matrix(matrix: np.ndarray, title: str) -> Figure:
     figure, axis = new_figure(4.2, 3.6)
     axis.grid(visible=False)
     reach = max(float(np.abs(matrix).max()), 1e-12)
+    for direction in (axis.xaxis, axis.yaxis):
+        direction.set_major_locator(MaxNLocator(integer=True))
     image = axis.imshow(matrix, cmap="PuOr", vmin=-reach, vmax=reach)
     axis.set_title(title, fontsize=10)
     figure.colorbar(image, ax=axis, shrink=0.8)

@@ -79,8 +79,8 @@ class WeightsTable:
         """The table as markdown, with standard errors."""
         lines = [
             f"{self.n_tasks} unseen tasks per cell, {self.n_layers} layers. Ratio: geometric mean over tasks of"
-            " (squared error of all states' values, weighted by the stationary distribution / the baseline's on the same"
-            " transitions), ± standard error. Baseline: the classical estimator with the lowest geometric mean on"
+            " (squared error of all states' values, weighted by the stationary distribution / the baseline's on the"
+            " same transitions), ± standard error. Baseline: the classical estimator with the lowest geometric mean on"
             f" {self.n_tasks} other tasks of the cell. Theorem: its weights at sharpness {self.sharpness:g}, the best"
             " single one on those other tasks, and the same depth. Normalised error: mean error over the mean square"
             " of v. Wrong task: factor by which the error grows with another task's context.",
