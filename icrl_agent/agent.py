@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +15,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from icrl_agent.collect import collect, single_spaces, without_history
 from icrl_agent.context import Context, build_context, prompt_context
+from icrl_agent.depth import Depth, context_values, effective_step, resolve_depth
 from icrl_agent.envs.solve import check_gamma, state_values
 from icrl_agent.features import FeatureMap, feature_map_for
-from icrl_agent.model import SoftmaxICTD, load_weights, merged_values, save_weights
+from icrl_agent.model import SoftmaxICTD, load_weights, save_weights
 from icrl_agent.model.transformer import LayerKind
 from icrl_agent.queries import answered_states, checked_queries, recorded_space
 from icrl_agent.results import Diagnostics, Evaluation
@@ -61,8 +63,13 @@ class ICRLAgent:
     """
 
     def __init__(self, model: SoftmaxICTD, feature_seed: int = 0) -> None:
+        if not isinstance(model, SoftmaxICTD):
+            raise TypeError(f"model must be a SoftmaxICTD, got {type(model).__name__}")
+        seed = _checked_seed(feature_seed)
+        if seed is None:
+            raise ValueError("feature_seed must be a non-negative integer, got None")
         self.model = model.eval().requires_grad_(False)
-        self.feature_seed = int(feature_seed)
+        self.feature_seed = seed
 
     @_constructor_only
     def from_theory(
@@ -130,7 +137,7 @@ class ICRLAgent:
         n_steps: int = 1000,
         gamma: float = 0.9,
         queries: ArrayLike | None = None,
-        n_layers: int | None = None,
+        n_layers: Depth | None = None,
         feature_map: FeatureMap | Mapping[str, Any] | None = None,
         seed: int | None = None,
     ) -> Evaluation:
@@ -149,7 +156,7 @@ class ICRLAgent:
             gamma: discount factor in [0, 1]; 1 where termination is certain.
             queries: raw observations whose values are wanted; None = all states of a Discrete space (the visited
                 ones above 10,000), the visited states of a Box space.
-            n_layers: depth; None = the model's own.
+            n_layers: depth; None = the model's own; "fixed_point" = the limit of infinitely many layers.
             feature_map: a feature map or its spec; None = the wrapper's, else the default for the space.
             seed: of the environment's reset and the policy's sampling; None = unseeded.
 
@@ -161,7 +168,7 @@ class ICRLAgent:
         gamma = check_gamma(gamma)
         n_steps = _positive_integer("n_steps", n_steps)
         seed = _checked_seed(seed)
-        depth = self.model.resolve_n_layers(n_layers)
+        depth = resolve_depth(self.model, n_layers)
         observation_space, _ = single_spaces(env)
         if isinstance(env, HistoryWrapper | VectorHistoryWrapper):
             feature_map = env.feature_map if feature_map is None else feature_map
@@ -184,7 +191,7 @@ class ICRLAgent:
         transitions: Transitions,
         gamma: float = 0.9,
         queries: ArrayLike | None = None,
-        n_layers: int | None = None,
+        n_layers: Depth | None = None,
         feature_map: FeatureMap | Mapping[str, Any] | None = None,
     ) -> Evaluation:
         """Estimate values from recorded transitions, as ``evaluate`` does after its last step; no truth, no errors.
@@ -200,7 +207,7 @@ class ICRLAgent:
             ValueError: for an argument out of its range or features of another dimension than the weights'.
         """
         gamma = check_gamma(gamma)
-        depth = self.model.resolve_n_layers(n_layers)
+        depth = resolve_depth(self.model, n_layers)
         space = recorded_space(transitions, queries)
         asked = None if queries is None else checked_queries(queries, space)
         chosen_map = self._feature_map(feature_map, space)
@@ -208,7 +215,7 @@ class ICRLAgent:
             transitions, chosen_map, asked, space, gamma, depth, Task(None, "recorded transitions carry no truth"), None
         )
 
-    def value(self, obs: Mapping[str, Any], gamma: float = 0.9, n_layers: int | None = None) -> float:
+    def value(self, obs: Mapping[str, Any], gamma: float = 0.9, n_layers: Depth | None = None) -> float:
         """Value of the present state of one ``HistoryWrapper`` observation.
 
         Raises:
@@ -218,7 +225,9 @@ class ICRLAgent:
         if not isinstance(obs, Mapping):
             raise TypeError(f"obs must be an observation of HistoryWrapper, got {type(obs).__name__}")
         context = prompt_context(obs, self.model.feature_dim)
-        values, _ = self._context_values(context, gamma, self.model.resolve_n_layers(n_layers))
+        if gamma == 1:
+            _refuse_endless(context)
+        values, _ = context_values(self.model, context, gamma, resolve_depth(self.model, n_layers))
         return float(values[context.query_state[0]])
 
     def _feature_map(self, feature_map: FeatureMap | Mapping[str, Any] | None, space: spaces.Space[Any]) -> FeatureMap:
@@ -238,15 +247,17 @@ class ICRLAgent:
         asked: NDArray[Any] | None,
         space: spaces.Space[Any],
         gamma: float,
-        n_layers: int,
+        n_layers: Depth,
         task: Task,
         true_values: NDArray[np.float64] | None,
     ) -> Evaluation:
         start = time.perf_counter()
         states = answered_states(space, transitions) if asked is None else asked
         context = build_context(transitions, feature_map, states)
-        state_values_, last_layer_change = self._context_values(context, gamma, n_layers)
-        values = state_values_[context.query_state]
+        if gamma == 1:
+            _refuse_endless(context)
+        by_state, last_layer_change = context_values(self.model, context, gamma, n_layers)
+        values = by_state[context.query_state]
         values[context.query_is_terminal] = 0.0
         seconds = time.perf_counter() - start
         first = int(space.start) if isinstance(space, spaces.Discrete) else 0
@@ -266,21 +277,13 @@ class ICRLAgent:
             reason=reason,
         )
 
-    def _context_values(self, context: Context, gamma: float, n_layers: int) -> tuple[NDArray[np.float64], float]:
-        """Values of the context's distinct states in float64, and the largest change by the last layer."""
-        with torch.no_grad():
-            merged = context.merged(self.model.attention_weight.device)
-            values = merged_values(self.model, merged, gamma, n_layers)
-            change = (values[-1] - values[-2]).abs().max()
-        return values[-1, 0].cpu().numpy(), float(change)
-
     def _diagnostics(self, context: Context, gamma: float, last_layer_change: float, finite: bool) -> Diagnostics:
         attention = self.model.attention_block(0).double().cpu().numpy()
-        _, target, current = self.model.value_entries(0).double().cpu().tolist()
+        layer_gamma, step_size, _ = effective_step(self.model, gamma)
         return Diagnostics(
-            make_layer_map=(lambda: context.layer_map(attention)) if finite else None,
-            gamma=gamma * target / -current if current else float("nan"),
-            step_size=-current,
+            make_layer_map=partial(context.layer_map, attention) if finite else None,
+            gamma=layer_gamma,
+            step_size=step_size,
             last_layer_change=last_layer_change,
             n_visited=int((context.visits > 0).sum()),
         )
@@ -295,9 +298,19 @@ def _positive_integer(name: str, value: int) -> int:
 def _checked_seed(seed: int | None) -> int | None:
     if seed is None:
         return None
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise ValueError(f"seed must be a non-negative integer or None, got {seed!r}")
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**63:
+        raise ValueError(f"seed must be a non-negative integer below 2^63 or None, got {seed!r}")
     return int(seed)
+
+
+def _refuse_endless(context: Context) -> None:
+    endless = context.never_ending_state()
+    if endless is not None:
+        n_visits = int(context.visits[endless])
+        raise ValueError(
+            "gamma 1 needs certain termination, but no recorded path leads from a state that was left"
+            f" {n_visits} times to a terminated transition: use gamma < 1 or more steps"
+        )
 
 
 def _refuse_buried_history(env: Any) -> None:

@@ -102,15 +102,22 @@ class _Step(NamedTuple):
 
 def _single_steps(env: gym.Env[Any, Any], policy: BoundPolicy, seed: int | None) -> Iterator[_Step]:
     real = np.ones(1, bool)
+    discrete = isinstance(env.observation_space, spaces.Discrete)
+
+    def own(observation: Any) -> Any:
+        return _one_number(observation, "observation") if discrete else copy.deepcopy(observation)
+
     # Copies throughout: an environment may write every observation into one array of its own.
-    observation = copy.deepcopy(env.reset(seed=seed)[0])
+    observation = own(env.reset(seed=seed)[0])
     while True:
         next_observation, reward, terminated, truncated, _ = env.step(policy.action(observation))
-        next_observation = copy.deepcopy(next_observation)
+        next_observation = own(next_observation)
+        reward = _one_number(reward, "reward")
+        terminated, truncated = _one_number(terminated, "terminated"), _one_number(truncated, "truncated")
         yield _Step([observation], [reward], [next_observation], [terminated], [truncated], real)
         observation = next_observation
         if terminated or truncated:
-            observation = copy.deepcopy(env.reset()[0])
+            observation = own(env.reset()[0])
 
 
 def _vector_steps(env: VectorEnv[Any, Any, Any], policy: BoundPolicy, seed: int | None) -> Iterator[_Step]:
@@ -161,15 +168,26 @@ def _gathered(steps: Iterator[_Step], n_steps: int) -> Transitions:
             copies = np.flatnonzero(step.real)[:missing]
             step = _Step(*(np.asarray(part)[copies] for part in step))
         for row, reward in enumerate(step.rewards):
-            if not np.isfinite(reward):
+            if not (isinstance(reward, int | float | np.floating | np.integer) and np.isfinite(reward)):
                 at = n_steps - missing + row + 1
+                shown = reward.item() if isinstance(reward, np.generic) else reward
                 raise ValueError(
-                    f"the environment returned reward {reward} at step {at}, rewards must be finite numbers"
+                    f"the environment returned reward {shown!r} at step {at}, rewards must be finite numbers"
                 )
         kept.append(step)
         which_copy.append(copies)
         missing -= len(copies)
     columns = [np.concatenate([np.asarray(part) for part in parts]) for parts in zip(*kept, strict=True)]
+    for name, flags in zip(("terminated", "truncated"), columns[3:5], strict=True):
+        if flags.dtype != np.bool_:
+            raise TypeError(f"the environment returned {name} as {flags.dtype}, it must be True or False")
+    for name, observations in (("observation", columns[0]), ("observation", columns[2])):
+        if not np.issubdtype(observations.dtype, np.number) and observations.dtype != np.bool_:
+            raise TypeError(f"the environment returned an {name} that is no array of numbers")
+        bad = ~np.isfinite(observations.reshape(len(observations), -1)).all(axis=1)
+        if bad.any():
+            step_number = int(np.flatnonzero(bad)[0]) + 1
+            raise ValueError(f"the environment returned an {name} at step {step_number} that is not finite")
     return Transitions(
         observations=columns[0],
         rewards=columns[1].astype(np.float64),
@@ -178,6 +196,16 @@ def _gathered(steps: Iterator[_Step], n_steps: int) -> Transitions:
         truncated=columns[4].astype(bool),
         copy=np.concatenate(which_copy),
     )
+
+
+def _one_number(value: Any, name: str) -> Any:
+    """A number, also when it comes in an array of size 1."""
+    if isinstance(value, bool | int | float | np.generic):
+        return value
+    array = np.asarray(value)
+    if array.size != 1 or array.dtype == object:
+        raise TypeError(f"the environment returned {name} {value!r}, it must be one number")
+    return array.reshape(())[()]
 
 
 @contextlib.contextmanager

@@ -60,6 +60,19 @@ class Context:
         went_on = np.bincount(self.next_state[self.continues > 0], minlength=n_states)
         return np.asarray(((ended > 0) & (went_on == 0) & (self.visits == 0))[self.query_state])
 
+    def never_ending_state(self) -> int | None:
+        """A state that was left but from which no recorded path leads to a terminated transition; None if all do."""
+        ends = np.zeros(len(self.features), bool)
+        ends[self.source_state[self.continues == 0]] = True
+        while True:
+            reaching = ends.copy()
+            reaching[self.source_state[ends[self.next_state]]] = True
+            if np.array_equal(reaching, ends):
+                break
+            ends = reaching
+        endless = np.flatnonzero((self.visits > 0) & ~ends)
+        return int(endless[0]) if len(endless) else None
+
     def merged(self, device: torch.device) -> MergedContext:
         """The sums by state that the merged engine works on, a batch of one, float64."""
 
@@ -77,8 +90,8 @@ class Context:
 
     def layer_map(self, attention: FloatArray) -> LayerMap:
         """The reference's kernel of this context, with score(query, source) = x(source)' A x(query)."""
-        # Every transition as two columns of its own: the state it leaves and the one it enters.
-        pairs = np.stack([self.source_state, self.next_state], axis=1).reshape(-1)
+        columns = self.column_states()
+        pairs = columns[: 2 * len(self.rewards)]
         rewards = np.stack([self.rewards, np.zeros_like(self.rewards)], axis=1).reshape(-1)
         return empirical_kernel(
             self.features[pairs],
@@ -88,6 +101,11 @@ class Context:
             source_mask=np.arange(len(pairs)) % 2 == 0,
             queries=self.features[self.query_state],
         )
+
+    def column_states(self) -> IntArray:
+        """States of the columns of ``layer_map``: what each transition leaves and enters, in turn, then the queries."""
+        pairs = np.stack([self.source_state, self.next_state], axis=1).reshape(-1)
+        return np.concatenate([pairs, self.query_state])
 
 
 def build_context(transitions: Transitions, feature_map: FeatureMap, queries: NDArray[Any]) -> Context:
@@ -121,10 +139,14 @@ def prompt_context(observation: Mapping[str, Any], feature_dim: int) -> Context:
             f"prompt must have shape (feature_dim + 3, n + 1) with feature_dim = {feature_dim}, got {prompt.shape}"
         )
     n_columns = prompt.shape[1]
+    if n_columns == 0 or not np.isfinite(prompt).all():
+        raise ValueError("prompt must hold at least the query's column and finite numbers only")
     source_mask = np.asarray(observation["source_mask"]).astype(bool)
     continues = np.asarray(observation["continues"], dtype=np.float64)
     if source_mask.shape != (n_columns,) or continues.shape != (n_columns,) or source_mask[-1]:
         raise ValueError(f"source_mask and continues must have shape ({n_columns},), the last column being no source")
+    if not np.isin(continues, (0.0, 1.0)).all():
+        raise ValueError("continues must hold 0 and 1 only")
     sources = np.flatnonzero(source_mask)
     columns = np.ascontiguousarray(prompt[feature_rows(feature_dim)].T)
     # Only columns that something reads: sources, their successors, the query.

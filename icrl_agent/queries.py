@@ -38,6 +38,7 @@ def checked_queries(queries: ArrayLike, space: spaces.Space[Any]) -> NDArray[Any
         outside = ((rounded < space.low) | (rounded > space.high)).reshape(len(asked), -1).any(axis=1)
         if outside.any():
             raise ValueError(f"query {np.flatnonzero(outside)[0]} lies outside the observation space {space}")
+        return rounded
     return asked
 
 

@@ -112,8 +112,8 @@ class Evaluation:
     """``msve`` over the weighted variance of the true values; 1 = answering the best constant."""
     n_steps: int
     """Transitions in the context."""
-    n_layers: int
-    """Depth of the transformer."""
+    n_layers: int | str
+    """Depth of the transformer, or "fixed_point"."""
     gamma: float
     """Discount factor."""
     seconds: float

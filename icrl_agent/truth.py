@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from icrl_agent.collect import is_sb3_vec_env, single_spaces, without_history
 from icrl_agent.envs.solve import NoUniqueSolution, stationary_distribution
 from icrl_agent.envs.tables import TabularMDP, TabularMRP
+from icrl_agent.envs.tabular_env import TabularEnv
 from icrl_agent.envs.vector import TabularVectorEnv
 from icrl_agent.metrics import centred_msve, msve, normalized_msve
 from icrl_agent.wrappers.policy import BoundPolicy, PolicyLike, PolicyWrapper
@@ -118,6 +119,8 @@ def _single_tables(env: gym.Env[Any, Any]) -> _Tables:
 
 def _own_tables(env: gym.Env[Any, Any]) -> TabularMDP | None:
     mdp = getattr(env, "mdp", None)
+    if isinstance(env, TabularEnv) and (type(env).step, type(env).reset) != (TabularEnv.step, TabularEnv.reset):
+        return None  # a subclass that plays differently from its tables
     if isinstance(mdp, TabularMDP):
         return mdp
     try:

@@ -141,6 +141,8 @@ def lstd(
     >>> lstd([0, 0], [1.0], 0.5, 1, ridge=0.0).round(6)
     array([2.])
     """
+    if not ridge >= 0:
+        raise ValueError(f"ridge must be at least 0, got {ridge}")
     t = _transitions(states, rewards, gamma, n_states, continues, source_mask)
     X = _features(features, n_states)
     # Orthonormal rows that span the features of the states left.
@@ -245,6 +247,8 @@ def _transitions(
     s, r = np.asarray(states), np.asarray(rewards, dtype=np.float64)
     if s.ndim != 1 or not np.issubdtype(s.dtype, np.integer) or r.shape != (len(s) - 1,):
         raise ValueError(f"states (n + 1,) integers go with rewards (n,), got {s.dtype} {s.shape} and {r.shape}")
+    if not np.isfinite(r).all():
+        raise ValueError(f"rewards must be finite numbers, rewards[{np.flatnonzero(~np.isfinite(r))[0]}] is not")
     if (s < 0).any() or (s >= n_states).any():
         raise ValueError(f"states must lie in 0 .. {n_states - 1}, got {s[(s < 0) | (s >= n_states)][0]}")
     c = np.ones(len(s)) if continues is None else np.asarray(continues, dtype=np.float64)
@@ -259,4 +263,6 @@ def _features(features: ArrayLike | None, n_states: int) -> FloatArray:
     X = np.eye(n_states) if features is None else np.asarray(features, dtype=np.float64)
     if X.ndim != 2 or len(X) != n_states:
         raise ValueError(f"features must have shape ({n_states}, d), got {X.shape}")
+    if not np.isfinite(X).all():
+        raise ValueError("features must be finite numbers")
     return X

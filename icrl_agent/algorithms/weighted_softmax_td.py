@@ -34,6 +34,8 @@ def softmax_weights(scores: ArrayLike) -> FloatArray:
     array = np.asarray(scores, dtype=np.float64)
     if array.shape[-1] == 0:
         return np.zeros_like(array)
+    if np.isnan(array).any():
+        raise ValueError("scores must not be NaN")
     top = array.max(axis=-1, keepdims=True)
     exponentials = np.exp(array - np.where(np.isfinite(top), top, 0.0))
     total = exponentials.sum(axis=-1, keepdims=True)
@@ -115,6 +117,8 @@ def _columns(
     x, r = np.asarray(features, dtype=np.float64), np.asarray(rewards, dtype=np.float64)
     if x.ndim != 2 or r.shape != (len(x) - 1,):
         raise ValueError(f"features (n + 1, d) go with rewards (n,), got shapes {x.shape} and {r.shape}")
+    if not (np.isfinite(x).all() and np.isfinite(r).all()):
+        raise ValueError("features and rewards must be finite numbers")
     c = np.ones(len(x)) if continues is None else np.asarray(continues, dtype=np.float64)
     is_source = np.arange(len(x)) < len(x) - 1 if source_mask is None else np.asarray(source_mask, dtype=bool)
     if c.shape != (len(x),) or is_source.shape != (len(x),):

@@ -41,8 +41,8 @@ class Evaluate:
     """Transitions in the context."""
     gamma: float = 0.9
     """Discount factor in [0, 1]."""
-    n_layers: int | None = None
-    """Depth of the transformer; the weights' own if not given."""
+    n_layers: int | Literal["fixed_point"] | None = None
+    """Depth of the transformer, or "fixed_point" for the limit; the weights' own if not given."""
     seed: int = 0
     """Seed of the trajectory."""
     env_kwargs: str = "{}"

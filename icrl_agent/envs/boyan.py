@@ -69,11 +69,14 @@ class BoyanChainEnv(TabularEnv):
         representable_gamma: float = 0.9,
         render_mode: str | None = None,
     ) -> None:
-        def make_task(seed: int) -> TabularMDP:
-            mdp, self.representable_features = random_boyan_chain(n_states, seed, representable, representable_gamma)
-            return mdp
+        self._n_states, self._representable, self._representable_gamma = n_states, representable, representable_gamma
+        super().__init__(task_seed=task_seed, reward_noise=reward_noise, render_mode=render_mode)
 
-        super().__init__(make_task, task_seed, reward_noise=reward_noise, render_mode=render_mode)
+    def _make_task(self, task_seed: int) -> TabularMDP:
+        mdp, self.representable_features = random_boyan_chain(
+            self._n_states, task_seed, self._representable, self._representable_gamma
+        )
+        return mdp
 
 
 class BoyanChainClassicEnv(TabularEnv):

@@ -61,10 +61,11 @@ class RandomMDPEnv(TabularEnv):
         reward_noise: float = 0.0,
         render_mode: str | None = None,
     ) -> None:
-        def make_task(seed: int) -> TabularMDP:
-            return garnet_mdp(n_states, n_actions, branching, seed)
+        self._sizes = n_states, n_actions, branching
+        super().__init__(task_seed=task_seed, reward_noise=reward_noise, render_mode=render_mode)
 
-        super().__init__(make_task, task_seed, reward_noise=reward_noise, render_mode=render_mode)
+    def _make_task(self, task_seed: int) -> TabularMDP:
+        return garnet_mdp(*self._sizes, task_seed)
 
 
 class TabularMDPEnv(TabularEnv):

@@ -46,6 +46,7 @@ def state_values(mrp: TabularMRP, gamma: float) -> FloatArray:
     >>> state_values(two_cycle, 0.5).round(4)
     array([1.3333, 0.6667])
     """
+    _check_process(mrp)
     gamma = check_gamma(gamma)
     lasting = ~mrp.terminal
     if gamma == 1.0:
@@ -57,7 +58,10 @@ def state_values(mrp: TabularMRP, gamma: float) -> FloatArray:
             )
     inner = mrp.transition[np.ix_(lasting, lasting)]
     values = np.zeros(mrp.n_states)
-    values[lasting] = np.linalg.solve(np.eye(len(inner)) - gamma * inner, mrp.reward[lasting])
+    try:
+        values[lasting] = np.linalg.solve(np.eye(len(inner)) - gamma * inner, mrp.reward[lasting])
+    except np.linalg.LinAlgError as error:
+        raise NoUniqueSolution("termination is too unlikely to solve for the values at this gamma") from error
     return values
 
 
@@ -77,6 +81,7 @@ def stationary_distribution(mrp: TabularMRP) -> FloatArray:
     >>> stationary_distribution(TabularMDP([[0.0, 1.0], [1.0, 0.0]], [1.0, 0.0], [1.0, 0.0]).policy_mrp())
     array([0.5, 0.5])
     """
+    _check_process(mrp)
     lasting = ~mrp.terminal
     ends = mrp.transition[np.ix_(lasting, mrp.terminal)].sum(axis=1)
     restarted = mrp.transition[np.ix_(lasting, lasting)] + np.outer(ends, mrp.initial[lasting])
@@ -96,6 +101,11 @@ def stationary_distribution(mrp: TabularMRP) -> FloatArray:
     mu = np.zeros(mrp.n_states)
     mu[np.flatnonzero(lasting)[recurrent]] = np.clip(inner_mu, 0.0, None) / np.clip(inner_mu, 0.0, None).sum()
     return mu
+
+
+def _check_process(mrp: TabularMRP) -> None:
+    if not isinstance(mrp, TabularMRP):
+        raise TypeError(f"a reward process is needed, got {type(mrp).__name__}: fold a policy in with mdp.policy_mrp()")
 
 
 def _reachable(transition: FloatArray) -> NDArray[np.bool_]:

@@ -178,6 +178,8 @@ class TabularMDP:
         """
         raw: Any = env.unwrapped
         states, actions = raw.observation_space, raw.action_space
+        if getattr(raw, "fickle_passenger", False):
+            raise ValueError("Taxi with fickle_passenger=True has transitions that its table P does not hold")
         if not (
             hasattr(raw, "P")
             and hasattr(raw, "initial_state_distrib")

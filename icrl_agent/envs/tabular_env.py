@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import gymnasium as gym
@@ -28,9 +27,8 @@ class TabularEnv(gym.Env[int, int]):
     ``reward_noise``.
 
     Args:
-        make_task: a function of a task seed that returns the tables; None for fixed tables.
+        mdp: the tables, where they are fixed; None where ``_make_task`` makes them from a seed.
         task_seed: which task; None draws one and records it in ``task_seed``.
-        mdp: the tables, where there is no ``make_task``.
         reward_noise: standard deviation of Gaussian noise added to every reward, at least 0.
         render_mode: None, "ansi" or "rgb_array".
     """
@@ -44,9 +42,8 @@ class TabularEnv(gym.Env[int, int]):
 
     def __init__(
         self,
-        make_task: Callable[[int], TabularMDP] | None = None,
-        task_seed: int | None = None,
         mdp: TabularMDP | None = None,
+        task_seed: int | None = None,
         reward_noise: float = 0.0,
         render_mode: str | None = None,
     ) -> None:
@@ -54,13 +51,12 @@ class TabularEnv(gym.Env[int, int]):
             raise ValueError(f"render_mode must be None or one of {self.metadata['render_modes']}, got {render_mode!r}")
         self.reward_noise = check_reward_noise(reward_noise)
         self.render_mode = render_mode
-        self._make_task = make_task
         self._state: int | None = None
         self.task_seed: int | None = None
-        if make_task is not None:
+        self._has_fixed_tables = mdp is not None
+        if mdp is None:
             self.set_task(draw_task_seed() if task_seed is None else task_seed)
         else:
-            assert mdp is not None
             self._load(mdp)
 
     def set_task(self, task_seed: int) -> None:
@@ -69,7 +65,7 @@ class TabularEnv(gym.Env[int, int]):
         Raises:
             ValueError: if the tables of this environment are fixed, or the seed is no non-negative integer.
         """
-        if self._make_task is None:
+        if self._has_fixed_tables:
             raise ValueError(f"{type(self).__name__} has one fixed task, it takes no {TASK_SEED}")
         self.task_seed = check_task_seed(task_seed)
         self._load(self._make_task(self.task_seed))
@@ -110,6 +106,10 @@ class TabularEnv(gym.Env[int, int]):
             return None
         draw = render.draw_text if self.render_mode == "ansi" else render.draw_image
         return draw(self.mdp, self._state, self.render_gamma)
+
+    def _make_task(self, task_seed: int) -> TabularMDP:
+        """Make the tables of a task; for subclasses without fixed tables."""
+        raise NotImplementedError
 
     def _load(self, mdp: TabularMDP) -> None:
         self.mdp = mdp

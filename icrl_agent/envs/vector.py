@@ -105,6 +105,8 @@ class TabularVectorEnv(VectorEnv[IntArray, Any, NDArray[Any]]):
         if isinstance(seed, Sequence):
             if len(seed) != self.num_envs:
                 raise ValueError(f"a list of seeds needs one per copy, {self.num_envs}, got {len(seed)}")
+            if any(isinstance(s, bool) or not isinstance(s, int | np.integer) or s < 0 for s in seed):
+                raise ValueError(f"a list of seeds holds non-negative integers, got {seed}")
             seed = int(np.random.SeedSequence(list(seed)).generate_state(1)[0])
         super().reset(seed=seed)
         options = options or {}

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from icrl_agent.agent import ICRLAgent
 from icrl_agent.algorithms.classical import certainty_equivalence, lstd
+from icrl_agent.depth import Depth
 from icrl_agent.envs.solve import NoUniqueSolution, stationary_distribution
 from icrl_agent.envs.tabular_env import TASK_SEED, TabularEnv
 from icrl_agent.eval.run_folder import new_run_folder, write_json
@@ -119,7 +120,7 @@ def run_evaluation(
     n_steps: int,
     gamma: float,
     seed: int,
-    n_layers: int | None = None,
+    n_layers: Depth | None = None,
     feature_map: FeatureMap | None = None,
     config: Mapping[str, Any] | None = None,
 ) -> EvaluationRun:

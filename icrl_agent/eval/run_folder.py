@@ -22,6 +22,9 @@ def check_free(path: Path) -> Path:
     """
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise ValueError(f"{path} is in use: name a folder that is new or empty")
+    above = next(parent for parent in path.absolute().parents if parent.exists())
+    if not above.is_dir():
+        raise ValueError(f"{path} cannot be a folder: {above} is a file")
     return path
 
 
@@ -34,7 +37,10 @@ def new_run_folder(path: Path) -> Iterator[Path]:
     """
     check_free(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    try:
+        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    except OSError as error:
+        raise ValueError(f"cannot write in {path.parent}: {error.strerror}") from error
     try:
         yield temporary
         temporary.chmod(0o777 & ~_umask())

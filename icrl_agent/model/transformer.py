@@ -292,6 +292,8 @@ class SoftmaxICTD(nn.Module):
         for name, array in (("source_mask", sources), ("continues", lasting)):
             if array.shape != (batch, n_columns):
                 raise ValueError(f"{name} must have shape ({batch}, {n_columns}), got {tuple(array.shape)}")
+        if not bool(((lasting == 0) | (lasting == 1)).all()):
+            raise ValueError("continues must hold 0 and 1 only")
         if bool(sources[:, -1].any()):
             raise ValueError("the last column is a query: source_mask must be 0 there")
         return gammas.expand(batch)[:, None], sources, lasting

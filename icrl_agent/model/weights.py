@@ -85,6 +85,8 @@ def load_weights(path: str | Path) -> tuple[SoftmaxICTD, dict[str, Any]]:
         if name not in tensors or tensors[name].shape != parameter.shape:
             found = tuple(tensors[name].shape) if name in tensors else "nothing"
             raise ValueError(f"{path} holds {found} for {name}, a model of this kind needs {tuple(parameter.shape)}")
+        if not bool(torch.isfinite(tensors[name]).all()):
+            raise ValueError(f"{path} holds numbers in {name} that are not finite")
         with torch.no_grad():
             parameter.copy_(tensors[name])
     return model, config

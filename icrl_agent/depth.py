@@ -1,0 +1,114 @@
+"""Values of a context at a given depth, and at infinite depth."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from icrl_agent.algorithms.kernel import fixed_point, spectral_radius
+from icrl_agent.context import Context
+from icrl_agent.model import SoftmaxICTD, affine_layer, merged_values
+
+__all__ = ["FIXED_POINT", "Depth", "context_values", "effective_step", "resolve_depth"]
+
+FloatArray = NDArray[np.float64]
+
+FIXED_POINT: Literal["fixed_point"] = "fixed_point"
+#: A number of layers, or the limit of infinitely many.
+Depth = int | Literal["fixed_point"]
+
+#: Up to this many distinct states the limit is solved for directly.
+LARGEST_SOLVED = 500
+#: Beyond, layers are iterated until none changes a value by more than this part of the largest.
+RELATIVE_CHANGE, MOST_LAYERS = 1e-12, 100_000
+
+
+def resolve_depth(model: SoftmaxICTD, n_layers: Depth | None) -> Depth:
+    """Return the depth that is run; None = the model's own.
+
+    Raises:
+        ValueError: for a depth the model does not have.
+    """
+    if isinstance(n_layers, str):
+        if n_layers != FIXED_POINT:
+            raise ValueError(f"n_layers must be an integer of at least 1 or {FIXED_POINT!r}, got {n_layers!r}")
+        if not model.shared:
+            raise ValueError(
+                f"{FIXED_POINT!r} needs looped weights, this model has {model.n_layers} layers of their own"
+            )
+        return FIXED_POINT
+    return model.resolve_n_layers(n_layers)
+
+
+def effective_step(model: SoftmaxICTD, gamma: float) -> tuple[float, float, float]:
+    """Discount factor, step size and reward scale of the first layer as weighted softmax TD.
+
+    V's entries (w_reward, w_target, w_current) act as step size -w_current on the errors
+    scale R + gamma' v(S') - v(S), with gamma' = -gamma w_target / w_current and scale = -w_reward / w_current.
+    """
+    w_reward, w_target, w_current = model.value_entries(0).double().tolist()
+    if w_current == 0:
+        return float("nan"), 0.0, float("nan")
+    return -gamma * w_target / w_current, -w_current, -w_reward / w_current
+
+
+def context_values(model: SoftmaxICTD, context: Context, gamma: float, depth: Depth) -> tuple[FloatArray, float]:
+    """Values of the context's states, float64 (S,), and the largest change by the last layer.
+
+    Raises:
+        ValueError: if the layers do not converge (fixed point; the spectral radius is named), or overflow.
+    """
+    with torch.no_grad():
+        if depth == FIXED_POINT:
+            solve = _solved if len(context.features) <= LARGEST_SOLVED else _iterated
+            return solve(model, context, gamma), 0.0
+        values = merged_values(model, context.merged(model.attention_weight.device), gamma, depth)[:, 0]
+        change = float((values[-1] - values[-2]).abs().max())
+    result = np.asarray(values[-1].cpu())
+    if not np.isfinite(result).all():
+        raise ValueError(
+            f"the values after {depth} layers are not finite: the layers diverge on this context, or the rewards are"
+            " too large"
+        )
+    return result, change
+
+
+def _solved(model: SoftmaxICTD, context: Context, gamma: float) -> FloatArray:
+    layer_map = context.layer_map(model.attention_block(0).double().cpu().numpy())
+    layer_gamma, step_size, scale = effective_step(model, gamma)
+    if not len(layer_map.left):
+        return np.zeros(len(context.features))
+    radius = spectral_radius(layer_map, layer_gamma, step_size)
+    if not radius < 1:
+        raise _diverges(radius)
+    limit = scale * fixed_point(layer_map, layer_gamma)
+    values = np.zeros(len(context.features))
+    # The layer map's columns are the transitions' two ends in turn, then the queries.
+    values[context.column_states()] = limit[layer_map.column_state]
+    return values
+
+
+def _iterated(model: SoftmaxICTD, context: Context, gamma: float) -> FloatArray:
+    merged = context.merged(model.attention_weight.device)
+    dtype = merged.features.dtype
+    gammas = torch.full((1,), gamma, dtype=dtype, device=merged.features.device)
+    T, b = affine_layer(merged, model.attention_block(0).to(dtype), model.value_entries(0).to(dtype), gammas)
+    values, change = torch.zeros_like(b[0]), float("inf")
+    for _ in range(MOST_LAYERS):
+        following = T[0] @ values + b[0]
+        before, change = change, float((following - values).abs().max())
+        values = following
+        if change <= RELATIVE_CHANGE * float(values.abs().max()):
+            return np.asarray(values.cpu())
+        if not np.isfinite(change):
+            raise _diverges(change / before)
+    raise _diverges(change / before)
+
+
+def _diverges(radius: float) -> ValueError:
+    return ValueError(
+        f"the layers have no limit on this context: the spectral radius of a layer is {radius:.4g}, it must be below 1"
+    )
