@@ -96,16 +96,17 @@ def _iterated(model: SoftmaxICTD, context: Context, gamma: float) -> FloatArray:
     dtype = merged.features.dtype
     gammas = torch.full((1,), gamma, dtype=dtype, device=merged.features.device)
     T, b = affine_layer(merged, model.attention_block(0).to(dtype), model.value_entries(0).to(dtype), gammas)
-    values, change = torch.zeros_like(b[0]), float("inf")
+    values, change, growth = torch.zeros_like(b[0]), float("inf"), float("nan")
     for _ in range(MOST_LAYERS):
         following = T[0] @ values + b[0]
         before, change = change, float((following - values).abs().max())
         values = following
+        growth = change / before if np.isfinite(change) and before > 0 else growth
+        if not np.isfinite(change):
+            break
         if change <= RELATIVE_CHANGE * float(values.abs().max()):
             return np.asarray(values.cpu())
-        if not np.isfinite(change):
-            raise _diverges(change / before)
-    raise _diverges(change / before)
+    raise _diverges(growth)
 
 
 def _diverges(radius: float) -> ValueError:
