@@ -30,6 +30,9 @@ from icrl_agent.wrappers.vector import HistoryWrapper as VectorHistoryWrapper
 
 __all__ = ["ICRLAgent"]
 
+#: Contexts whose states may all differ are evaluated with a matrix of this size squared.
+LONGEST_CONTINUOUS_CONTEXT = 20_000
+
 #: Folder of the weights that the package ships.
 SHIPPED_WEIGHTS = Path(__file__).parent / "weights"
 
@@ -174,6 +177,10 @@ class ICRLAgent:
             feature_map = env.feature_map if feature_map is None else feature_map
             observation_space, _ = single_spaces(env.env)
         _refuse_buried_history(env)
+        if not isinstance(observation_space, spaces.Discrete) and n_steps > LONGEST_CONTINUOUS_CONTEXT:
+            raise ValueError(
+                f"contexts of continuous observations hold at most {LONGEST_CONTINUOUS_CONTEXT} steps, got {n_steps}"
+            )
         if not isinstance(observation_space, spaces.Discrete | spaces.Box | spaces.MultiDiscrete | spaces.MultiBinary):
             raise TypeError(
                 f"observation space {type(observation_space).__name__} is not supported: flatten it first with"

@@ -64,16 +64,45 @@ def test_event_files_read_back(run_dir):
     events.Reload()
     points = events.Scalars(dashboard.ERROR_CURVE)
     assert {point.step: point.value for point in points} == pytest.approx(expected, rel=1e-6)
-    assert [point.step for point in events.Scalars(dashboard.VALUES)] == list(range(10))
     assert set(events.Tags()["images"]) == {dashboard.VALUES_FIGURE, dashboard.ERROR_FIGURE}
-    truth = EventAccumulator(str(run_dir / "tensorboard" / "truth"))
-    truth.Reload()
-    assert len(truth.Scalars(dashboard.VALUES)) == 10
+    (table,) = events.Tensors(f"{dashboard.ERROR_TABLE}/text_summary")
+    text = table.tensor_proto.string_val[0].decode()
+    assert text.count("\n") == len(rows) + 1
+    assert f"| 100 | frozen agent | {expected[100]:.4g} |" in text
 
 
 def test_unknown_truth_is_said(capsys):
     assert main(["evaluate", "CartPole-v1", "--n-steps", "50"]) == 0
     assert "CartPoleEnv has no tables" in capsys.readouterr().out
+
+
+def test_zero_rewards_are_written(tmp_path, capsys):
+    tables = '{"transition": [[0, 1], [1, 0]], "reward": [0, 0], "initial": [1, 0]}'
+    arguments = ["evaluate", "TabularMDP-v0", "--env-kwargs", tables, "--n-steps", "20", "--run-dir"]
+    assert main([*arguments, str(tmp_path / "run")]) == 0
+    assert "the true values do not vary" in capsys.readouterr().out
+    assert (tmp_path / "run" / "figures" / "values.png").exists()
+
+
+def test_a_drawn_task_is_recorded(tmp_path):
+    arguments = ["evaluate", "BoyanChain-v0", "--env-kwargs", '{"task_seed": null}', "--n-steps", "20", "--run-dir"]
+    assert main([*arguments, str(tmp_path / "run")]) == 0
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert isinstance(json.loads(config["env_kwargs"])["task_seed"], int)
+    again = ["evaluate", "BoyanChain-v0", "--env-kwargs", config["env_kwargs"], "--n-steps", "20", "--run-dir"]
+    assert main([*again, str(tmp_path / "again")]) == 0
+    assert (tmp_path / "run" / "values.csv").read_text() == (tmp_path / "again" / "values.csv").read_text()
+
+
+def test_a_failure_is_one_line_and_a_traceback_on_request(monkeypatch, capsys):
+    monkeypatch.setattr("icrl_agent.cli.evaluate.Evaluate.run", lambda self: {}["missing"])
+    assert main(["evaluate", "BoyanChain-v0"]) == 1
+    message = capsys.readouterr().err
+    assert message.count("\n") == 1
+    assert "KeyError" in message
+    monkeypatch.setenv("ICRL_TRACEBACK", "1")
+    with pytest.raises(KeyError):
+        main(["evaluate", "BoyanChain-v0"])
 
 
 def test_fourier_features_change_the_estimate(tmp_path):
@@ -99,6 +128,9 @@ BAD_CALLS = {
     "no weights": (["evaluate", "BoyanChain-v0", "--weights", "nowhere"], "nowhere"),
     "no tables": (["evaluate", "TabularMDP-v0", "--env-kwargs", '{"transition": "no.npz"}'], "no.npz"),
     "no folder": (["tensorboard", "nowhere"], "nowhere"),
+    "no port": (["tensorboard", ".", "--port", "99999999"], "port must lie in 0 .. 65535"),
+    "no module": (["evaluate", "no_such_module:Env-v0"], "no_such_module"),
+    "huge seed": (["evaluate", "BoyanChain-v0", "--seed", "99999999999999999999999"], "seed must be"),
 }
 
 

@@ -5,6 +5,7 @@ Bad values end in one plain line on stderr and exit status 2; nothing is half-wr
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from collections.abc import Sequence
@@ -27,8 +28,15 @@ Command = (
 )
 
 
+#: Environment variable that lets unexpected errors through.
+SHOW_TRACEBACK = "ICRL_TRACEBACK"
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the ``icrl`` command; returns its exit status: 0, 2 for a bad value, 128 + n after signal n."""
+    """Run the ``icrl`` command; returns its exit status.
+
+    0 is success, 2 a bad value, 1 any other failure, 128 + n the end by signal n.
+    """
     command: Any = tyro.cli(
         Command,
         prog="icrl",
@@ -45,6 +53,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         _say("interrupted")
         return 130
+    except Exception as error:
+        # Not a bad value but a failure, ours or the environment's: one line, and the whole story on request.
+        if os.environ.get(SHOW_TRACEBACK):
+            raise
+        _say(f"{type(error).__name__}: {error} (set {SHOW_TRACEBACK}=1 for the traceback)")
+        return 1
     return status or 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -13,6 +14,7 @@ import tyro
 
 from icrl_agent import __version__
 from icrl_agent.envs.registration import ENVIRONMENT_IDS
+from icrl_agent.envs.tabular_env import TASK_SEED
 
 if TYPE_CHECKING:
     from icrl_agent.agent import ICRLAgent
@@ -59,6 +61,9 @@ class Evaluate:
             raise ValueError(f"seed must be a non-negative integer, got {self.seed}")
         kwargs = self._env_kwargs()
         agent = self._agent()
+        task_seed = getattr(_make(self.env, kwargs).unwrapped, TASK_SEED, None)
+        if task_seed is not None:
+            kwargs[TASK_SEED] = task_seed  # one task throughout, also where the environment drew it
 
         def make_env(**changes: Any) -> gym.Env[Any, Any]:
             return _make(self.env, {**kwargs, **changes})
@@ -71,7 +76,12 @@ class Evaluate:
             seed=self.seed,
             n_layers=self.n_layers,
             feature_map=self._feature_map(make_env(), agent),
-            config={"command": "evaluate", "version": __version__, **dataclasses.asdict(self)},
+            config={
+                "command": "evaluate",
+                "version": __version__,
+                **dataclasses.asdict(self),
+                "env_kwargs": json.dumps(kwargs),
+            },
         )
         if self.run_dir is not None:
             run.write(self.run_dir)
@@ -108,6 +118,8 @@ class Evaluate:
 def _make(env_id: str, kwargs: dict[str, Any]) -> gym.Env[Any, Any]:
     try:
         return gym.make(env_id, **kwargs)
+    except ImportError as error:
+        raise ValueError(f"environment {env_id!r} names a module that cannot be imported: {error}") from error
     except (gym.error.NameNotFound, gym.error.NamespaceNotFound, gym.error.VersionNotFound) as error:
         known = ", ".join(ENVIRONMENT_IDS)
         raise ValueError(f"no environment {env_id!r}: use one of {known}, or any other Gymnasium id") from error
@@ -126,16 +138,19 @@ def _print_evaluation(run: EvaluationRun, env_id: str, kwargs: dict[str, Any], r
     console.print(
         f"\n[bold]{env_id}[/bold]{f' ({arguments})' if arguments else ''}: {result.n_steps} steps,"
         f" γ = {result.gamma:g}, {result.n_layers} layers, {int((result.visits > 0).sum())} of {len(result.visits)}"
-        f" states left, estimated in {1000 * result.seconds:.1f} ms"
+        f" states left, estimated in {1000 * result.seconds:.1f} ms",
+        soft_wrap=True,
     )
     if run.errors:
-        table = Table("method", title="squared error on the same transitions (1 = answering 0, or the best constant)")
-        table.add_column("normalised", justify="right")
-        table.add_column("centred", justify="right")
+        table = Table("method", title="squared error of the values, all from the same transitions")
+        table.add_column("normalised\n(answering 0: 1)", justify="right")
+        table.add_column("centred\n(best constant: 1)", justify="right")
         for error in run.at_full_length():
             style = "bold" if error.method == AGENT else None
-            table.add_row(error.method, f"{error.normalized_msve:.4g}", f"{error.centred_msve:.4g}", style=style)
+            table.add_row(error.method, _number(error.normalized_msve), _number(error.centred_msve), style=style)
         console.print(table)
+        if result.reason is not None:
+            console.print(f"–: {result.reason}", soft_wrap=True)
     else:
         table = Table("state", title="estimated values")
         table.add_column("value", justify="right")
@@ -143,9 +158,13 @@ def _print_evaluation(run: EvaluationRun, env_id: str, kwargs: dict[str, Any], r
         for state, value, visits in list(zip(result.states, result.values, result.visits, strict=True))[:20]:
             table.add_row(str(state), f"{value:.4g}", str(visits))
         console.print(table)
-        console.print(f"no errors: {result.reason}")
+        console.print(f"no errors: {result.reason}", soft_wrap=True)
     if run_dir is not None:
         console.print(f"values, metrics and figures: {run_dir}  (figures in {run_dir / 'figures'})", soft_wrap=True)
         console.print(
             f"TensorBoard: icrl tensorboard {run_dir}  (events in {run_dir / TENSORBOARD_FOLDER})", soft_wrap=True
         )
+
+
+def _number(value: float) -> str:
+    return f"{value:.4g}" if math.isfinite(value) else "–"

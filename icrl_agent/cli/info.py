@@ -59,17 +59,19 @@ class TensorBoard:
     port: int = 6006
     """Port of the page."""
 
-    def run(self) -> None:
-        """Serve until interrupted."""
+    def run(self) -> int:
+        """Serve until interrupted; returns TensorBoard's own exit status."""
         import subprocess
 
         if not self.run_dir.is_dir():
             raise ValueError(f"{self.run_dir} is no folder: give a run folder or a folder of run folders")
+        if not 0 <= self.port <= 65535:
+            raise ValueError(f"port must lie in 0 .. 65535, got {self.port}")
         command = [sys.executable, "-m", "tensorboard.main", "--logdir", str(self.run_dir), "--port", str(self.port)]
         try:
-            subprocess.run(command, check=False)
+            return subprocess.run(command, check=False).returncode
         except KeyboardInterrupt:
-            return
+            return 0
 
 
 def _load(entry_point: str) -> Any:

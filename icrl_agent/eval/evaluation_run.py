@@ -82,10 +82,16 @@ class EvaluationRun:
                 writer.writerows([e.n_steps, e.method, e.normalized_msve, e.centred_msve] for e in self.errors)
             (folder / "figures").mkdir()
             figures = {dashboard.VALUES_FIGURE: self.result.plot(folder / "figures" / "values.png")}
-            if self.errors:
+            if any(error.normalized_msve > 0 for error in self.errors):
                 figures[dashboard.ERROR_FIGURE] = plot_error_curves(self._curves(), "normalised squared error")
                 figures[dashboard.ERROR_FIGURE].savefig(folder / "figures" / "error.png")
             self._write_events(folder / dashboard.TENSORBOARD_FOLDER, figures)
+
+    def _table(self) -> str:
+        """The errors as markdown: exact numbers beside TensorBoard's smoothed curves."""
+        lines = ["| steps | method | normalised | centred |", "|---|---|---|---|"]
+        lines += [f"| {e.n_steps} | {e.method} | {e.normalized_msve:.4g} | {e.centred_msve:.4g} |" for e in self.errors]
+        return "\n".join(lines)
 
     def _curves(self) -> dict[str, tuple[list[int], list[float]]]:
         curves: dict[str, tuple[list[int], list[float]]] = {}
@@ -103,14 +109,9 @@ class EvaluationRun:
                 for n_steps, error in zip(*curves.get(method, ([], [])), strict=True):
                     writer.add_scalar(dashboard.ERROR_CURVE, error, n_steps)
                 if method == AGENT:
-                    for state, value in enumerate(self.result.values):
-                        writer.add_scalar(dashboard.VALUES, value, state)
+                    writer.add_text(dashboard.ERROR_TABLE, self._table())
                     for tag, figure in figures.items():
                         dashboard.write_figure(writer, tag, figure, self.result.n_steps)
-        if self.result.true_values is not None:
-            with dashboard.open_writer(folder / "truth") as writer:
-                for state, value in enumerate(self.result.true_values):
-                    writer.add_scalar(dashboard.VALUES, value, state)
 
 
 def run_evaluation(
@@ -127,7 +128,7 @@ def run_evaluation(
     """Evaluate the uniformly random policy, and everybody else on the same transitions.
 
     Rivals (certainty equivalence with both fill-ins, LSTD) see the transitions the agent saw; the controls are an
-    empty context (the agent then answers 0) and a context from another task of the same kind (``task_seed + 1``).
+    empty context (the agent then answers 0) and a context from another task of the same kind (the next ``task_seed``).
 
     Args:
         agent: the agent.
@@ -160,7 +161,8 @@ def run_evaluation(
         errors.append(error(n_steps, EMPTY_CONTEXT, np.zeros(len(result.states))))
         raw = env.unwrapped
         if isinstance(raw, TabularEnv) and raw.task_seed is not None:
-            other = agent.evaluate(make_env(**{TASK_SEED: raw.task_seed + 1}), feature_map=feature_map, **arguments)
+            neighbour = raw.task_seed + 1 if raw.task_seed < 2**62 else raw.task_seed - 1
+            other = agent.evaluate(make_env(**{TASK_SEED: neighbour}), feature_map=feature_map, **arguments)
             errors.append(error(n_steps, OTHER_TASK, other.values))
     return EvaluationRun(result, errors, dict(config or {}))
 

@@ -31,12 +31,12 @@ def check_start(start: int) -> None:
         raise ValueError(f"start must be an integer, got {start!r}")
 
 
-def generator(seed: int) -> np.random.Generator:
-    """The random generator of a feature map.
+def generator(seed: int, block: int = 0) -> np.random.Generator:
+    """The random generator of a feature map, one per block of states.
 
     A stream of its own: an environment reset with the same seed draws from SeedSequence(seed).
     """
-    return np.random.default_rng([seed, zlib.crc32(b"features")])
+    return np.random.default_rng([seed, zlib.crc32(b"features"), block])
 
 
 def read_only(array: FloatArray) -> FloatArray:

@@ -7,11 +7,17 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from icrl_agent.features._checks import FloatArray, check_positive, check_seed, check_start, generator, read_only
 
 __all__ = ["OneHot", "RandomUniform", "RandomUnit", "Table"]
+
+
+#: Random rows are drawn in blocks of this many states.
+BLOCK = 1024
+#: Spaces with more states get no table, rows are drawn as they are asked for.
+LARGEST_TABLE = 100_000
 
 
 class _StateFeatures:
@@ -35,14 +41,21 @@ class _StateFeatures:
         states = np.asarray(observations)
         if not np.issubdtype(states.dtype, np.integer):
             raise TypeError(f"{type(self).__name__} maps integer states, got observations of dtype {states.dtype}")
-        rows = self.rows
-        index = states.reshape(-1) - self.start
-        outside = (index < 0) | (index >= len(rows))
+        index = states.reshape(-1).astype(np.intp) - self.start
+        n_states = self._size
+        outside = (index < 0) | (index >= n_states)
         if outside.any():
             bad = int(states.reshape(-1)[outside][0])
-            last = self.start + len(rows) - 1
+            last = self.start + n_states - 1
             raise ValueError(f"state {bad} has no features: {type(self).__name__} knows states {self.start} to {last}")
-        return np.asarray(rows[index])
+        return self._look_up(index)
+
+    @property
+    def _size(self) -> int:
+        return len(self.rows)
+
+    def _look_up(self, index: NDArray[np.intp]) -> FloatArray:
+        return np.asarray(self.rows[index])
 
 
 @dataclass(frozen=True)
@@ -99,6 +112,32 @@ class _RandomStateFeatures(_StateFeatures):
         """Return the JSON-able description that ``from_spec`` reads."""
         return {"kind": self.kind, **asdict(self)}
 
+    @property
+    def _size(self) -> int:
+        return self.n_states
+
+    def _draw(self, rng: np.random.Generator, n_rows: int) -> FloatArray:
+        """Draw rows one after another."""
+        raise NotImplementedError
+
+    @cached_property
+    def rows(self) -> FloatArray:
+        """The feature table, shape (n_states, dim), float64, read-only."""
+        blocks = -(-self.n_states // BLOCK)
+        return read_only(np.concatenate([self._block(b) for b in range(blocks)])[: self.n_states])
+
+    def _look_up(self, index: NDArray[np.intp]) -> FloatArray:
+        if self.n_states <= LARGEST_TABLE:
+            return np.asarray(self.rows[index])
+        # Of a very large space only the blocks that are asked for are drawn.
+        blocks, place = np.divmod(index, BLOCK)
+        wanted, which = np.unique(blocks, return_inverse=True)
+        return np.concatenate([self._block(int(b)) for b in wanted])[which * BLOCK + place]
+
+    def _block(self, number: int) -> FloatArray:
+        """Rows number * BLOCK and on; their own stream, so a state's row does not depend on n_states."""
+        return self._draw(generator(self.seed, number), BLOCK)
+
 
 class RandomUnit(_RandomStateFeatures):
     """Random directions on the unit sphere: x(s) = z_s / |z_s| with z_s ~ N(0, I_dim). The default for states.
@@ -119,11 +158,9 @@ class RandomUnit(_RandomStateFeatures):
 
     kind: ClassVar[str] = "random_unit"
 
-    @cached_property
-    def rows(self) -> FloatArray:
-        """The feature table, shape (n_states, dim), unit-norm rows."""
-        rows = generator(self.seed).standard_normal((self.n_states, self.dim))
-        return read_only(rows / np.linalg.norm(rows, axis=1, keepdims=True))
+    def _draw(self, rng: np.random.Generator, n_rows: int) -> FloatArray:
+        rows = rng.standard_normal((n_rows, self.dim))
+        return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
 
 
 class RandomUniform(_RandomStateFeatures):
@@ -141,10 +178,8 @@ class RandomUniform(_RandomStateFeatures):
 
     kind: ClassVar[str] = "random_uniform"
 
-    @cached_property
-    def rows(self) -> FloatArray:
-        """The feature table, shape (n_states, dim), entries in (-1, 1)."""
-        return read_only(generator(self.seed).uniform(-1.0, 1.0, (self.n_states, self.dim)))
+    def _draw(self, rng: np.random.Generator, n_rows: int) -> FloatArray:
+        return rng.uniform(-1.0, 1.0, (n_rows, self.dim))
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,12 +24,12 @@ __all__ = [
     "EMPTY_CONTEXT",
     "ERROR_CURVE",
     "ERROR_FIGURE",
+    "ERROR_TABLE",
     "KERNEL_IMAGE",
     "OTHER_TASK",
     "PROMPTS_PER_SECOND",
     "TENSORBOARD_FOLDER",
     "TRAIN",
-    "VALUES",
     "VALUES_FIGURE",
     "VALUE_IMAGE",
     "open_writer",
@@ -44,8 +44,8 @@ TENSORBOARD_FOLDER = "tensorboard"
 
 #: Normalised squared error; the step is the context length.
 ERROR_CURVE = "evaluation/normalized_msve"
-#: Value of a state; the step is the state's number.
-VALUES = "evaluation/value_by_state"
+#: All errors as a table.
+ERROR_TABLE = "evaluation/errors"
 #: Estimated and true values as a picture.
 VALUES_FIGURE = "evaluation/values"
 #: Error against context length as a picture.
