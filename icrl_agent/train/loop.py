@@ -92,7 +92,7 @@ def pretrain(
             dashboard.write_layout(writer, validation_lengths(config))
             _record(state, log, probe, None)
         last = config.n_steps if stop_after is None else min(stop_after, config.n_steps)
-        clock = _Clock(state.step)
+        clock, saved = _Clock(state.step), state.step
         while state.step < last and not stop:
             state.update(sample_batch(config, "train", config.seed, state.step))
             rate = clock.rate(state.step) * config.tasks_per_step * (config.windows_per_task + 1)
@@ -100,8 +100,12 @@ def pretrain(
             if state.step % config.checkpoint_every == 0 or state.step == last or stop:
                 log.flush()
                 save_checkpoint(folder, state.to_dict())
+                saved = state.step
             if progress is not None:
                 progress(state.step, rate)
+        if saved < state.step:  # a signal came after the last look at it
+            log.flush()
+            save_checkpoint(folder, state.to_dict())
         finished = state.step >= config.n_steps
         if finished:
             save_weights(state.averaged, folder / WEIGHTS_FILE, {"pretraining": config.to_dict(), "feature_seed": 0})
