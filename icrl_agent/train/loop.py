@@ -79,6 +79,8 @@ def pretrain(
     """
     folder = Path(run_dir)
     state = _open_folder(folder, config, resume)
+    if state.step >= config.n_steps and (folder / WEIGHTS_FILE).is_file():
+        return PretrainResult(folder, state.step, True, None, state.metrics, state.validation)
     probe = sample_batch(config, "validation", config.seed, 0)
     with (
         _one_thread(),
@@ -109,9 +111,10 @@ def pretrain(
             save_checkpoint(folder, state.to_dict())
         finished = state.step >= config.n_steps
         if finished:
-            save_weights(state.averaged, folder / WEIGHTS_FILE, {"pretraining": config.to_dict(), "feature_seed": 0})
             final = {name: float(state.metrics[-1][name]) for name in ("td_loss", "kdm_mean", "theory_distance")}
             dashboard.write_hparams(writer, config.to_dict(), final)
+            # Last: a run with weights is complete.
+            save_weights(state.averaged, folder / WEIGHTS_FILE, {"pretraining": config.to_dict(), "feature_seed": 0})
     return PretrainResult(folder, state.step, finished, stop[0] if stop else None, state.metrics, state.validation)
 
 
