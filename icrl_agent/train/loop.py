@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import signal
 import threading
@@ -74,7 +75,8 @@ def pretrain(
         progress: called after every update.
 
     Raises:
-        ValueError: if the folder is in use, holds something else, or holds a run with another configuration.
+        ValueError: if the folder is in use, holds something else, or holds a run with another configuration; if the
+            loss is no longer finite.
         OSError: if something cannot be written; the last checkpoint is then still good.
     """
     folder = Path(run_dir)
@@ -97,7 +99,11 @@ def pretrain(
         last = config.n_steps if stop_after is None else min(stop_after, config.n_steps)
         clock, saved = _Clock(state.step), state.step
         while state.step < last and not stop:
-            state.update(sample_batch(config, "train", config.seed, state.step))
+            loss = state.update(sample_batch(config, "train", config.seed, state.step))[config.objective]
+            if not math.isfinite(loss):
+                raise ValueError(
+                    f"the weights diverged: the loss before update {state.step} is {loss}; lower learning_rate"
+                )
             rate = clock.rate(state.step) * config.tasks_per_step * (config.windows_per_task + 1)
             _record(state, log, probe, rate)
             if state.step % config.checkpoint_every == 0 or state.step == last or stop:
