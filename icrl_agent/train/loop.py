@@ -150,7 +150,7 @@ def check_resumable(folder: Path, config: PretrainConfig, *, several: bool = Fal
     try:
         values = dict(json.loads(path.read_text(encoding="utf-8")))
         if (values.pop("n_seeds", None) is not None) != several:
-            there, here = ("one run", "several seeds")[:: 1 if several else -1]
+            there, here = ("one run", "several seeds") if several else ("several seeds", "one run")
             raise ValueError(f"{folder} holds {there}, not {here}")
         theirs = PretrainConfig.from_dict(values)
     except (json.JSONDecodeError, TypeError, AttributeError) as error:

@@ -137,8 +137,9 @@ def validate(config: PretrainConfig, model: SoftmaxICTD, step: int) -> list[Row]
     """Error on held-out tasks of the run's own kind (largest tasks, largest gamma), a row per context length.
 
     Columns: step, context_length, error (mean over tasks), ratio (geometric mean over tasks of the error over that of
-    the classical estimator which is best here; NaN where an error is exactly 0 or not finite), best (its name), the errors of the classical estimators, of the
-    theorem's weights (sharpness 8, same depth) and of two controls: an empty context, and another task's context.
+    the classical estimator which is best here; NaN where an error is exactly 0 or not finite), best (its name), the
+    errors of the classical estimators, of the theorem's weights (sharpness 8, same depth) and of two controls: an empty
+    context, and another task's context.
     """
     theory = SoftmaxICTD.from_theory(config.feature_dim, model.n_layers, sharpness=8.0)
     rows: list[Row] = []
