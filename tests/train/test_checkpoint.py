@@ -144,6 +144,7 @@ def test_a_damaged_file_alone_is_one_clear_error(tmp_path, damage):
     with pytest.raises(ValueError, match=rf"{CHECKPOINT} is (damaged or )?no checkpoint") as caught:
         load_checkpoint(tmp_path)
     assert "\n" not in str(caught.value)
+    assert "weights_only" not in str(caught.value)
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
