@@ -29,25 +29,38 @@ CONTENT = {
 }
 
 
-def check_plain(convert, tmp_path):
-    """A new process opens the file with ``torch.load(path)``, which takes tensors and Python's own types only."""
-    torch.save(convert(CONTENT), tmp_path / "content.pt")
-    source = "import sys, torch; c = torch.load(sys.argv[1]); print(c['metric'], c['count'], c['flag'], c['folder'],"
-    source += " c['range'], c['array'].tolist(), c['nested']['states'][3].tolist(), c['tensor'].dtype)"
-    done = subprocess.run(
-        [sys.executable, "-c", source, str(tmp_path / "content.pt")], capture_output=True, text=True, check=False
-    )
-    expected = "0.1 7 True runs/a [1, [2, 0.5]] [[0.0, 3.0], [1.0, 4.0], [2.0, 5.0]] [1, 2] torch.float64"
-    assert done.stdout.strip() == expected, done.stderr
+SHOW = "c['metric'], c['count'], c['flag'], c['folder'], c['range'], c['array'].tolist(), c['tensor'].dtype"
+EXPECTED = "(0.1, 7, True, 'runs/a', [1, [2, 0.5]], [[0.0, 3.0], [1.0, 4.0], [2.0, 5.0]], torch.float64)"
 
 
-def test_plain_content_opens_in_a_new_process(tmp_path):
-    check_plain(plain, tmp_path)
+def check_plain(convert, show, path):
+    """``torch.load(path)`` takes tensors and Python's own types only."""
+    torch.save(convert(CONTENT), path)
+    assert show(path) == EXPECTED
 
 
-def test_the_plain_check_catches(tmp_path):
+def show_in_a_new_process(path):
+    source = f"import sys, torch; c = torch.load(sys.argv[1]); print(({SHOW}))"
+    done = subprocess.run([sys.executable, "-c", source, str(path)], capture_output=True, text=True, check=False)
+    return done.stdout.strip() or done.stderr
+
+
+def show_here(path):
+    try:
+        return str(eval(SHOW, {"c": torch.load(path)}))
+    except Exception as error:
+        return repr(error)
+
+
+@pytest.mark.parametrize("show", [show_in_a_new_process, show_here])
+def test_plain_content_opens(tmp_path, show):
+    check_plain(plain, show, tmp_path / "content.pt")
+
+
+@pytest.mark.parametrize("name", ["metric", "folder"])
+def test_the_plain_check_catches(tmp_path, name):
     with pytest.raises(AssertionError):
-        check_plain(lambda content: content, tmp_path)
+        check_plain(lambda content: plain(content) | {name: content[name]}, show_here, tmp_path / "content.pt")
 
 
 @pytest.mark.parametrize("value", [np.float64(1), np.int64(1), np.bool_(True), 1, 1.0, True, "a", None], ids=repr)

@@ -170,7 +170,7 @@ def kill_at_random_moments(config, folder, start_child, n_kills, rng):
         deadline = time.monotonic() + 60
         while not (folder / "metrics.csv").exists() and child.is_alive() and time.monotonic() < deadline:
             time.sleep(0.002)
-        child.join(rng.uniform(0.0, 0.4))
+        child.join(rng.uniform(0.0, 0.3))
         if not child.is_alive():
             assert child.exitcode == 0
             return killed
@@ -182,7 +182,7 @@ def kill_at_random_moments(config, folder, start_child, n_kills, rng):
 
 
 def check_kills(tiny, tmp_path, start_child, n_kills, bit_equal, run_content):
-    config = tiny(n_steps=400 if n_kills < 10 else 3000, log_every=7, validate_every=150, checkpoint_every=10)
+    config = tiny(n_steps=300 if n_kills < 10 else 3000, log_every=7, validate_every=150, checkpoint_every=10)
     folder = tmp_path / "killed"
     assert kill_at_random_moments(config, folder, start_child, n_kills, random.Random(0)) > 0
     # A warning would mean a damaged checkpoint: allowed, but a file that is renamed whole is never damaged.

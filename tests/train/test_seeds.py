@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from icrl_agent.train.loop import pretrain
+from icrl_agent.train.run_log import RunLog
 from icrl_agent.train.seeds import _T_QUANTILES, pretrain_seeds, seed_folder, summarise
 
 
@@ -24,8 +25,10 @@ def single_runs(tiny, tmp_path_factory):
     """Seeds 5 and 6, one after the other in this process."""
     folder = tmp_path_factory.mktemp("single")
     config = tiny(seed=5, n_steps=4)
-    for seed in (5, 6):
-        pretrain(dataclasses.replace(config, seed=seed), folder / f"seed-{seed}")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RunLog, "pictures", lambda *_: None)
+        for seed in (5, 6):
+            pretrain(dataclasses.replace(config, seed=seed), folder / f"seed-{seed}")
     return config, folder
 
 
@@ -51,6 +54,7 @@ def check_seeds(run, single_runs, folder, bit_equal, run_content):
         assert found == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.mark.usefixtures("no_pictures")
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_seeds_in_local_processes(single_runs, tmp_path, bit_equal, run_content, n_jobs):
     run = functools.partial(pretrain_seeds, n_jobs=n_jobs)
@@ -66,6 +70,7 @@ def one_seed_for_all(config, folder, n_seeds, progress):
         return pretrain_seeds(config, folder, n_seeds, n_jobs=1, progress=progress)
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_the_seed_check_catches(single_runs, tmp_path, bit_equal, run_content):
     with pytest.raises(AssertionError):
         check_seeds(one_seed_for_all, single_runs, tmp_path / "runs", bit_equal, run_content)
