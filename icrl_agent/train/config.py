@@ -74,7 +74,8 @@ class PretrainConfig:
             _require(
                 _is_integer(getattr(self, name), 1), f"{name} must be an integer of at least 1", getattr(self, name)
             )
-        _require(_is_integer(self.seed, 0), "seed must be a non-negative integer", self.seed)
+        good = _is_integer(self.seed, 0) and self.seed < 2**63
+        _require(good, "seed must be a non-negative integer below 2^63", self.seed)
         for name, minimum in (("n_states", 2), ("context_length", 1), ("n_layers", 1)):
             low, high = self._range(name)
             good = _is_integer(low, minimum) and _is_integer(high, minimum) and low <= high

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -90,11 +91,24 @@ def open_writer(folder: Path, purge_step: int | None = None) -> Iterator[Summary
     """
     from torch.utils.tensorboard import SummaryWriter
 
+    newest = _newest_events(folder)
     writer = SummaryWriter(str(folder), purge_step=purge_step)
+    # Readers take files in the order of their names, which start with the second: within one second a resumed run's
+    # file may sort before the older one. The attempt holds nothing but its start, which does no harm.
+    for _ in range(30):
+        if _newest_events(folder) != newest:
+            break
+        writer.close()
+        time.sleep(0.1)
+        writer = SummaryWriter(str(folder), purge_step=purge_step)
     try:
         yield writer
     finally:
         writer.close()
+
+
+def _newest_events(folder: Path) -> str:
+    return max((path.name for path in folder.glob("events.out.tfevents.*")), default="")
 
 
 def write_figure(writer: SummaryWriter, tag: str, figure: Figure, step: int) -> None:

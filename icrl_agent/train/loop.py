@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,7 +28,7 @@ from icrl_agent.train.sampler import PromptBatch, sample_batch
 from icrl_agent.train.state import Row, TrainingState, batch_losses
 from icrl_agent.train.validation import validate, validation_lengths
 
-__all__ = ["CONFIG_FILE", "PretrainResult", "pretrain"]
+__all__ = ["CONFIG_FILE", "PretrainResult", "check_resumable", "pretrain", "write_config"]
 
 CONFIG_FILE = "config.json"
 
@@ -73,11 +75,14 @@ def pretrain(
         progress: called after every update.
 
     Raises:
-        ValueError: if the folder is in use, holds something else, or holds a run with another configuration.
+        ValueError: if the folder is in use, holds something else, or holds a run with another configuration; if the
+            loss is no longer finite.
         OSError: if something cannot be written; the last checkpoint is then still good.
     """
     folder = Path(run_dir)
     state = _open_folder(folder, config, resume)
+    if state.step >= config.n_steps and (folder / WEIGHTS_FILE).is_file():
+        return PretrainResult(folder, state.step, True, None, state.metrics, state.validation)
     probe = sample_batch(config, "validation", config.seed, 0)
     with (
         _one_thread(),
@@ -92,21 +97,30 @@ def pretrain(
             dashboard.write_layout(writer, validation_lengths(config))
             _record(state, log, probe, None)
         last = config.n_steps if stop_after is None else min(stop_after, config.n_steps)
-        clock = _Clock(state.step)
+        clock, saved = _Clock(state.step), state.step
         while state.step < last and not stop:
-            state.update(sample_batch(config, "train", config.seed, state.step))
+            loss = state.update(sample_batch(config, "train", config.seed, state.step))[config.objective]
+            if not math.isfinite(loss):
+                raise ValueError(
+                    f"the weights diverged: the loss before update {state.step} is {loss}; lower learning_rate"
+                )
             rate = clock.rate(state.step) * config.tasks_per_step * (config.windows_per_task + 1)
             _record(state, log, probe, rate)
             if state.step % config.checkpoint_every == 0 or state.step == last or stop:
                 log.flush()
                 save_checkpoint(folder, state.to_dict())
+                saved = state.step
             if progress is not None:
                 progress(state.step, rate)
+        if saved < state.step:  # a signal came after the last look at it
+            log.flush()
+            save_checkpoint(folder, state.to_dict())
         finished = state.step >= config.n_steps
         if finished:
-            save_weights(state.averaged, folder / WEIGHTS_FILE, {"pretraining": config.to_dict(), "feature_seed": 0})
             final = {name: float(state.metrics[-1][name]) for name in ("td_loss", "kdm_mean", "theory_distance")}
             dashboard.write_hparams(writer, config.to_dict(), final)
+            # Last: a run with weights is complete.
+            save_weights(state.averaged, folder / WEIGHTS_FILE, {"pretraining": config.to_dict(), "feature_seed": 0})
     return PretrainResult(folder, state.step, finished, stop[0] if stop else None, state.metrics, state.validation)
 
 
@@ -115,24 +129,46 @@ def _open_folder(folder: Path, config: PretrainConfig, resume: bool) -> Training
     used = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
     if used and not resume:
         raise ValueError(f"{folder} is in use: name a folder that is new or empty, or resume the run in it")
-    if used and not (folder / CONFIG_FILE).is_file():
-        raise ValueError(f"{folder} holds no run to resume: it has no {CONFIG_FILE}")
     if used:
-        try:
-            theirs = PretrainConfig.from_dict(json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8")))
-        except (json.JSONDecodeError, TypeError, AttributeError) as error:
-            raise ValueError(f"{folder / CONFIG_FILE} is no configuration of a pretraining run: {error}") from error
-        different = config.differing_fields(theirs)
-        if different:
-            pairs = (f"{name}: {getattr(theirs, name)!r} there, {getattr(config, name)!r} here" for name in different)
-            raise ValueError(f"{folder} holds a run with another configuration ({'; '.join(pairs)})")
+        check_resumable(folder, config)
         content = load_checkpoint(folder)
         return TrainingState.start(config) if content is None else TrainingState.from_dict(config, content)
     folder.mkdir(parents=True, exist_ok=True)
-    temporary = folder / f".{CONFIG_FILE}.tmp"
-    temporary.write_text(json.dumps(config.to_dict(), indent=2) + "\n", encoding="utf-8")
-    os.replace(temporary, folder / CONFIG_FILE)
+    write_config(folder, config.to_dict())
     return TrainingState.start(config)
+
+
+def check_resumable(folder: Path, config: PretrainConfig, *, several: bool = False) -> None:
+    """Refuse to resume in a folder that does not hold this run, or with ``several`` these seeds.
+
+    Raises:
+        ValueError: if the folder holds something else, or a run with another configuration.
+    """
+    path = folder / CONFIG_FILE
+    if not path.is_file():
+        raise ValueError(f"{folder} holds no run to resume: it has no {CONFIG_FILE}")
+    try:
+        values = dict(json.loads(path.read_text(encoding="utf-8")))
+        if (values.pop("n_seeds", None) is not None) != several:
+            there, here = ("one run", "several seeds") if several else ("several seeds", "one run")
+            raise ValueError(f"{folder} holds {there}, not {here}")
+        theirs = PretrainConfig.from_dict(values)
+    except (json.JSONDecodeError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path} is no configuration of a pretraining run: {error}") from error
+    different = config.differing_fields(theirs)
+    if different:
+        pairs = (f"{name}: {getattr(theirs, name)!r} there, {getattr(config, name)!r} here" for name in different)
+        raise ValueError(f"{folder} holds a run with another configuration ({'; '.join(pairs)})")
+
+
+def write_config(folder: Path, values: Mapping[str, Any]) -> None:
+    """Write config.json, whole or not at all."""
+    temporary = folder / f".{CONFIG_FILE}.tmp"
+    try:
+        temporary.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+        os.replace(temporary, folder / CONFIG_FILE)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def _record(state: TrainingState, log: RunLog, probe: PromptBatch, rate: float | None) -> None:

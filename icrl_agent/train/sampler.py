@@ -104,12 +104,13 @@ def roll_out(rng: np.random.Generator, tasks: TaskBatch, n_steps: int, noise: Fl
     """Walk every task for n_steps from its initial distribution; ``noise`` (T,) is the rewards' standard deviation."""
     n_tasks = len(tasks.reward)
     task = np.arange(n_tasks)
-    cumulative = np.cumsum(tasks.transition, axis=2)
-    # Rounding must not lead past the last state.
-    cumulative[:, :, -1] = 1.0
+    cumulative, initial = np.cumsum(tasks.transition, axis=2), np.cumsum(tasks.initial, axis=1)
+    # Rounding must not lead past the last state that can be entered.
+    for sums in (cumulative, initial):
+        sums[sums >= sums[..., -1:]] = 1.0
     draws = rng.random((n_steps + 1, n_tasks, 1))
     states = np.empty((n_steps + 1, n_tasks), np.intp)
-    states[0] = (np.cumsum(tasks.initial, axis=1)[:, :-1] <= draws[0]).sum(axis=1)
+    states[0] = (initial <= draws[0]).sum(axis=1)
     for t in range(n_steps):
         states[t + 1] = (cumulative[task, states[t]] <= draws[t + 1]).sum(axis=1)
     states = states.T

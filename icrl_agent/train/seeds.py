@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import math
-import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -20,7 +18,7 @@ import numpy as np
 
 from icrl_agent.figures import plot_bands
 from icrl_agent.train.config import PretrainConfig
-from icrl_agent.train.loop import CONFIG_FILE, PretrainResult, pretrain
+from icrl_agent.train.loop import PretrainResult, check_resumable, pretrain, write_config
 from icrl_agent.train.run_log import write_rows
 from icrl_agent.train.state import Row
 
@@ -68,14 +66,14 @@ def pretrain_seeds(
     if n_seeds < 1 or n_jobs < 1:
         raise ValueError(f"n_seeds and n_jobs must be at least 1, got {n_seeds} and {n_jobs}")
     folder = Path(run_dir)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())) and not resume:
-        raise ValueError(f"{folder} is in use: name a folder that is new or empty, or resume the runs in it")
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        if not resume:
+            raise ValueError(f"{folder} is in use: name a folder that is new or empty, or resume the runs in it")
+        check_resumable(folder, config, several=True)
     configs = [dataclasses.replace(config, seed=config.seed + k) for k in range(n_seeds)]
     with _jobs(n_jobs, backend, scheduler) as parallel:
         folder.mkdir(parents=True, exist_ok=True)
-        temporary = folder / f".{CONFIG_FILE}.tmp"
-        temporary.write_text(json.dumps({**config.to_dict(), "n_seeds": n_seeds}, indent=2) + "\n", encoding="utf-8")
-        os.replace(temporary, folder / CONFIG_FILE)
+        write_config(folder, {**config.to_dict(), "n_seeds": n_seeds})
         results: list[PretrainResult] = []
         for result in parallel(joblib.delayed(_run)(c, str(seed_folder(folder, c.seed)), resume) for c in configs):
             results.append(result)
@@ -139,8 +137,8 @@ def _jobs(n_jobs: int, backend: Backend, scheduler: str | None) -> Iterator[Any]
         raise ValueError("backend 'dask' needs the optional extra: pip install 'icrl-agent[cluster]'") from error
     try:
         client = Client(scheduler, timeout=10)  # type: ignore[no-untyped-call]
-    except (OSError, ValueError) as error:
-        raise ValueError(f"no Dask scheduler answers at {scheduler}: {error}") from error
+    except Exception as error:  # an address of no known kind ends in an AssertionError
+        raise ValueError(f"no Dask scheduler answers at {scheduler!r}: {error or type(error).__name__}") from error
     with client, joblib.parallel_config(backend="dask"):
         yield joblib.Parallel(return_as="list")
 

@@ -7,6 +7,7 @@ distribution.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -136,8 +137,9 @@ def validate(config: PretrainConfig, model: SoftmaxICTD, step: int) -> list[Row]
     """Error on held-out tasks of the run's own kind (largest tasks, largest gamma), a row per context length.
 
     Columns: step, context_length, error (mean over tasks), ratio (geometric mean over tasks of the error over that of
-    the classical estimator which is best here), best (its name), the errors of the classical estimators, of the
-    theorem's weights (sharpness 8, same depth) and of two controls: an empty context, and another task's context.
+    the classical estimator which is best here; NaN where an error is exactly 0 or not finite), best (its name), the
+    errors of the classical estimators, of the theorem's weights (sharpness 8, same depth) and of two controls: an empty
+    context, and another task's context.
     """
     theory = SoftmaxICTD.from_theory(config.feature_dim, model.n_layers, sharpness=8.0)
     rows: list[Row] = []
@@ -159,9 +161,12 @@ def validate(config: PretrainConfig, model: SoftmaxICTD, step: int) -> list[Row]
             for name, estimate in everybody.items():
                 errors.setdefault(name, []).append(weighted_errors(estimate, contexts))
         joined = {name: np.concatenate(parts) for name, parts in errors.items()}
-        best = min(CLASSICAL, key=lambda name: float(np.log(joined[name]).mean()))
+        with np.errstate(divide="ignore"):  # an exact estimator's error is 0
+            best = min(CLASSICAL, key=lambda name: float(np.log(joined[name]).mean()))
         row: Row = {"step": step, "context_length": context_length, "error": float(joined["error"].mean())}
-        row["ratio"] = geometric_mean(joined["error"] / joined[best])[0]
+        both = np.stack([joined["error"], joined[best]])
+        defined = bool(((both > 0) & np.isfinite(both)).all())
+        row["ratio"] = geometric_mean(both[0] / both[1])[0] if defined else math.nan
         row["best"] = best
         row.update({name: float(error.mean()) for name, error in joined.items() if name != "error"})
         rows.append(row)
