@@ -82,7 +82,7 @@ class Pretrain:
         else:
             results = self._run_seeds(config)
         self._print(results)
-        stopped = [result.stop_signal for result in results if result.stop_signal is not None]
+        stopped = [result.stop_signal for result in results if result.stop_signal is not None and not result.finished]
         return 128 + stopped[0] if stopped else 0
 
     def _run_one(self, config: PretrainConfig) -> PretrainResult:

@@ -6,7 +6,10 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any, Literal, get_args
+
+import numpy as np
 
 from icrl_agent.train.tasks import FamilyName, FeatureKind
 
@@ -87,6 +90,8 @@ class PretrainConfig:
         for name in ("learning_rate", "weight_decay", "gradient_clip", "ema_decay"):
             value = getattr(self, name)
             _require(_is_number(value) and value >= 0, f"{name} must be a number of at least 0", value)
+        for name in ("shared", "weigh_by_length"):
+            _require(isinstance(getattr(self, name), bool), f"{name} must be True or False", getattr(self, name))
         _require(self.ema_decay < 1, "ema_decay must be below 1", self.ema_decay)
         _require(self.objective in get_args(ObjectiveName), f"objective: {get_args(ObjectiveName)}", self.objective)
         _require(self.features in get_args(FeatureKind), f"features: {get_args(FeatureKind)}", self.features)
@@ -105,9 +110,7 @@ class PretrainConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON-able values."""
-        return {
-            name: list(value) if isinstance(value, tuple) else value for name, value in dataclasses.asdict(self).items()
-        }
+        return {name: _plain(value) for name, value in dataclasses.asdict(self).items()}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> PretrainConfig:
@@ -128,12 +131,18 @@ class PretrainConfig:
         return [name for name in mine if mine[name] != theirs[name]]
 
 
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return value.item() if isinstance(value, np.generic) else value
+
+
 def _is_integer(value: Any, minimum: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= minimum
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= minimum
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _require(good: bool, rule: str, given: Any) -> None:

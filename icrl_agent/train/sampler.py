@@ -15,7 +15,7 @@ from torch import Tensor
 
 from icrl_agent.model.merged import MergedContext
 from icrl_agent.train.config import PretrainConfig
-from icrl_agent.train.tasks import TaskBatch, draw_features, draw_tasks, solve_tasks
+from icrl_agent.train.tasks import TaskBatch, draw_features, draw_tasks, represent, solve_tasks
 
 __all__ = ["PromptBatch", "Split", "Trajectories", "roll_out", "sample_batch", "sample_generator", "window_sums"]
 
@@ -78,9 +78,11 @@ def sample_batch(config: PretrainConfig, split: Split, seed: int, step: int) -> 
     n_states = rng.integers(config.n_states[0], config.n_states[1] + 1, n_tasks)
     gamma = rng.uniform(*config.gamma, n_tasks)
     family = config.families[int(rng.integers(len(config.families)))]
-    tasks = draw_tasks(rng, family, n_states, gamma)
+    tasks = draw_tasks(rng, family, n_states)
     noise = rng.uniform(*config.reward_noise, n_tasks)
     features = draw_features(rng, config.features, n_tasks, tasks.reward.shape[1], config.feature_dim)
+    if family == "representable":
+        tasks = represent(rng, tasks, features, gamma)
     trajectories = roll_out(rng, tasks, context_length + n_windows, noise)
     values, _ = solve_tasks(tasks, gamma)
     sums = window_sums(trajectories, context_length, n_windows + 1, tasks.reward.shape[1])

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FamilyName", "TaskBatch", "draw_features", "draw_tasks", "solve_tasks"]
+__all__ = ["FamilyName", "TaskBatch", "draw_features", "draw_tasks", "represent", "solve_tasks"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
@@ -23,8 +23,6 @@ FeatureKind = Literal["random_unit", "random_uniform", "one_hot"]
 
 #: Actions and successors per state-action pair of the Garnet family.
 GARNET_ACTIONS, GARNET_BRANCHING = 4, 3
-#: Features in which the values of the representable family are linear.
-REPRESENTABLE_FEATURES = 4
 
 
 class TaskBatch(NamedTuple):
@@ -40,12 +38,10 @@ class TaskBatch(NamedTuple):
     """States that are real, (T,)."""
 
 
-def draw_tasks(
-    rng: np.random.Generator, family: FamilyName, n_states: IntArray, gamma: FloatArray | None = None
-) -> TaskBatch:
+def draw_tasks(rng: np.random.Generator, family: FamilyName, n_states: IntArray) -> TaskBatch:
     """Draw one task per entry of ``n_states`` (each at least 2) from a family.
 
-    ``gamma`` (T,) is needed by "representable" alone: the discount factor at which v is linear.
+    Tasks of the family "representable" are Boyan chains whose rewards ``represent`` makes from the features.
 
     >>> draw_tasks(np.random.default_rng(0), "loop", np.array([3, 5])).transition.shape
     (2, 5, 5)
@@ -62,12 +58,22 @@ def draw_tasks(
     reward = rng.uniform(-1.0, 1.0, (n_tasks, width)) * real
     initial = rng.uniform(0.01, 0.99, (n_tasks, width)) * real
     initial /= initial.sum(axis=1, keepdims=True)
-    if family == "representable":
-        assert gamma is not None
-        features = rng.uniform(-1.0, 1.0, (n_tasks, width, REPRESENTABLE_FEATURES))
-        values = (features @ rng.standard_normal((n_tasks, REPRESENTABLE_FEATURES, 1)))[..., 0] * real
-        reward = values - gamma[:, None] * (transition @ values[..., None])[..., 0]
-    return TaskBatch(transition, reward * real, initial, n_states)
+    return TaskBatch(transition, reward, initial, n_states)
+
+
+def represent(rng: np.random.Generator, tasks: TaskBatch, features: FloatArray, gamma: FloatArray) -> TaskBatch:
+    """The same tasks with rewards that make v linear in their features: v = X w, w ~ N(0, I), r = (I - gamma P) v.
+
+    Args:
+        rng: draws w.
+        tasks: T tasks.
+        features: X, (T, S, d).
+        gamma: discount factor at which v is linear, (T,).
+    """
+    real = np.arange(features.shape[1]) < tasks.n_states[:, None]
+    values = (features @ rng.standard_normal((len(features), features.shape[2], 1)))[..., 0] * real
+    reward = values - gamma[:, None] * (tasks.transition @ values[..., None])[..., 0]
+    return tasks._replace(reward=reward * real)
 
 
 def solve_tasks(tasks: TaskBatch, gamma: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -22,7 +22,7 @@ from icrl_agent.train.config import PretrainConfig
 from icrl_agent.train.dashboard import EMPTY_CONTEXT, OTHER_TASK
 from icrl_agent.train.sampler import Split, Trajectories, roll_out, sample_generator, window_sums
 from icrl_agent.train.state import Row
-from icrl_agent.train.tasks import FamilyName, FeatureKind, draw_features, draw_tasks, solve_tasks
+from icrl_agent.train.tasks import FamilyName, FeatureKind, draw_features, draw_tasks, represent, solve_tasks
 
 __all__ = [
     "Cell",
@@ -89,8 +89,10 @@ def draw_contexts(
     """Draw a cell's contexts; a pure function of the arguments."""
     rng = sample_generator(split, seed, 0)
     gamma = np.full(n_tasks, cell.gamma)
-    tasks = draw_tasks(rng, cell.family, np.full(n_tasks, cell.n_states), gamma)
+    tasks = draw_tasks(rng, cell.family, np.full(n_tasks, cell.n_states))
     x = draw_features(rng, features, n_tasks, cell.n_states, feature_dim)
+    if cell.family == "representable":
+        tasks = represent(rng, tasks, x, gamma)
     trajectories = roll_out(rng, tasks, cell.context_length, np.zeros(n_tasks))
     values, weights = solve_tasks(tasks, gamma)
     counts, reward_sum, successors = window_sums(trajectories, cell.context_length, 1, cell.n_states)

@@ -49,7 +49,7 @@ def test_tags_are_short():
     names = [*dashboard.TRAIN, *dashboard.EMERGENCE]
     names += [tag.split("/", 1)[1] for tag in (
         dashboard.PROMPTS_PER_SECOND, dashboard.ATTENTION_IMAGE, dashboard.VALUE_IMAGE, dashboard.KERNEL_IMAGE,
-        dashboard.ERROR_CURVE, dashboard.VALUES, dashboard.VALUES_FIGURE, dashboard.ERROR_FIGURE,
+        dashboard.ERROR_CURVE, dashboard.ERROR_TABLE, dashboard.VALUES_FIGURE, dashboard.ERROR_FIGURE,
         *(dashboard.validation_tag(name, 9999) for name in (
             "error", "ratio", dashboard.EMPTY_CONTEXT, dashboard.OTHER_TASK)))]  # fmt: skip
     assert max(map(len, names)) <= 33

@@ -171,10 +171,10 @@ def check_ranges(sample, config, monkeypatch):
     seen = {name: [] for name in ("n_states", "context_length", "gamma", "n_layers", "reward_noise", "families")}
     real_tasks, real_walk = sampler.draw_tasks, sampler.roll_out
 
-    def tasks(rng, family, n_states, gamma):
+    def tasks(rng, family, n_states):
         seen["families"].append(family)
         seen["n_states"].extend(n_states.tolist())
-        return real_tasks(rng, family, n_states, gamma)
+        return real_tasks(rng, family, n_states)
 
     def walk(rng, tasks, n_steps, noise):
         seen["reward_noise"].extend(noise.tolist())

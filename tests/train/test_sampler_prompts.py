@@ -44,10 +44,11 @@ def record(config, step=0):
         return call
 
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("draw_tasks", "draw_features", "roll_out"):
+        for name in ("draw_tasks", "represent", "draw_features", "roll_out"):
             patch.setattr(sampler, name, keep(name, getattr(sampler, name)))
         batch = sample_batch(config, "train", 0, step)
-    return Recorded(batch, made["draw_tasks"], made["draw_features"], made["roll_out"])
+    tasks = made.get("represent", made["draw_tasks"])
+    return Recorded(batch, tasks, made["draw_features"], made["roll_out"])
 
 
 def random_model(shared=True):

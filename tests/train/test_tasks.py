@@ -7,14 +7,14 @@ import pytest
 
 from icrl_agent.envs import TabularMRP, state_values, stationary_distribution
 from icrl_agent.train.sampler import roll_out
-from icrl_agent.train.tasks import TaskBatch, draw_features, draw_tasks, solve_tasks
+from icrl_agent.train.tasks import TaskBatch, draw_features, draw_tasks, represent, solve_tasks
 
 FAMILIES = ("boyan", "representable", "garnet", "loop")
 SIZES = np.array([2, 3, 4, 7, 7, 10] * 4)
 
 
 def draw(family, sizes=SIZES, seed=0):
-    return draw_tasks(np.random.default_rng(seed), family, sizes, np.full(len(sizes), 0.9))
+    return draw_tasks(np.random.default_rng(seed), family, sizes)
 
 
 def check_process(tasks, sizes):
@@ -155,22 +155,23 @@ class Recording(np.random.Generator):
         return self.given[-1]
 
 
-def test_representable_values_are_linear_in_four_random_features():
+def test_representable_values_are_linear_in_the_features():
     sizes, gamma = np.array([8, 8, 6]), np.array([0.9, 0.5, 0.0])
-    rng = Recording(0)
-    values, _ = solve_tasks(tasks := draw_tasks(rng, "representable", sizes, gamma), gamma)
-    (features,) = [array for array in rng.given if array.shape == (3, 8, 4)]
-    assert (np.abs(features) <= 1).all()
-    plain = solve_tasks(draw_tasks(np.random.default_rng(0), "boyan", sizes), gamma)[0]
+    rng = np.random.default_rng(0)
+    plain = draw_tasks(rng, "representable", sizes)
+    features = draw_features(rng, "random_uniform", 3, 8, 4)
+    tasks = represent(rng, plain, features, gamma)
+    values, unlike = solve_tasks(tasks, gamma)[0], solve_tasks(plain, gamma)[0]
+
+    def distance(X, v):
+        return np.abs(X @ np.linalg.lstsq(X, v)[0] - v).max()
+
     for task, n in enumerate(sizes):
-        X, v = features[task, :n], values[task, :n]
         # A gamma 0.9 system amplifies rounding by at most (1 + gamma) / (1 - gamma) = 19.
-        np.testing.assert_allclose(X @ np.linalg.lstsq(X, v)[0], v, atol=1e-12)
-        unlike = plain[task, :n]
-        assert np.abs(X @ np.linalg.lstsq(X, unlike)[0] - unlike).max() > 1e-3
-    wrong_gamma, _ = solve_tasks(tasks, np.full(3, 0.7))
-    X, v = features[0], wrong_gamma[0]
-    assert np.abs(X @ np.linalg.lstsq(X, v)[0] - v).max() > 1e-3
+        assert distance(features[task, :n], values[task, :n]) < 1e-12
+        assert distance(features[task, :n], unlike[task, :n]) > 1e-3
+        assert (tasks.reward[task, n:] == 0).all()
+    assert distance(features[0], solve_tasks(tasks, np.full(3, 0.7))[0][0]) > 1e-3
 
 
 def check_solution(solve, family):
