@@ -21,6 +21,7 @@ from icrl_agent.train.loop import pretrain
 from icrl_agent.train.presets import preset
 
 NAME = "universal"
+TABLE_SEED = 1
 
 
 def main() -> None:
@@ -33,7 +34,8 @@ def main() -> None:
     if not result.finished:
         raise SystemExit(f"stopped after {result.n_steps} updates; the same command goes on")
     model, _ = load_weights(run_dir)
-    table = weights_table(model).to_markdown()
+    # Tasks of this seed were never looked at while the preset was chosen.
+    table = weights_table(model, seed=TABLE_SEED).to_markdown()
     SHIPPED_WEIGHTS.mkdir(exist_ok=True)
     for source, target in (
         ("weights.safetensors", "safetensors"),

@@ -14,13 +14,13 @@ PRESETS: dict[str, PretrainConfig] = {
         features="random_uniform", feature_dim=4, context_length=(30, 30), n_layers=(3, 3), learning_rate=3e-3
     ),
     "universal": PretrainConfig(
-        n_steps=3500,
+        n_steps=4000,
         families=("boyan", "garnet"),
         n_states=(5, 12),
         feature_dim=32,
-        context_length=(128, 2048),
+        context_length=(64, 2048),
         gamma=(0.5, 0.9),
-        n_layers=(40, 150),
+        n_layers=(20, 150),
         weigh_by_length=True,
         ema_decay=0.998,
     ),
