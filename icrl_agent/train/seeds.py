@@ -129,7 +129,7 @@ def _jobs(n_jobs: int, backend: Backend, scheduler: str | None) -> Iterator[Any]
         return
     if backend != "dask":
         raise ValueError(f"backend must be 'local' or 'dask', got {backend!r}")
-    if scheduler is None:
+    if not scheduler:
         raise ValueError("backend 'dask' needs the scheduler's address, for example tcp://127.0.0.1:8786")
     try:
         from distributed import Client

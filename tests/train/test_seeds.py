@@ -124,7 +124,7 @@ def refuse(folder, config, match, n_seeds=2, **options):
         ({"scheduler": "tcp://127.0.0.1:8786"}, "a scheduler's address goes with backend 'dask'"),
         ({"backend": "dask", "scheduler": "nonsense:abc"}, "no Dask scheduler answers at 'nonsense:abc': ."),
         ({"backend": "dask", "scheduler": "127.0.0.1"}, "no Dask scheduler answers at '127.0.0.1': missing port"),
-        ({"backend": "dask", "scheduler": ""}, "no Dask scheduler answers at '': ."),
+        ({"backend": "dask", "scheduler": ""}, "needs the scheduler's address, for example tcp://"),
     ],
     ids=str,
 )
