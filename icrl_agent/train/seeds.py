@@ -138,7 +138,8 @@ def _jobs(n_jobs: int, backend: Backend, scheduler: str | None) -> Iterator[Any]
     try:
         client = Client(scheduler, timeout=10)  # type: ignore[no-untyped-call]
     except Exception as error:  # an address of no known kind ends in an AssertionError
-        raise ValueError(f"no Dask scheduler answers at {scheduler!r}: {error or type(error).__name__}") from error
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise ValueError(f"no Dask scheduler answers at {scheduler!r}: {reason}") from error
     with client, joblib.parallel_config(backend="dask"):
         yield joblib.Parallel(return_as="list")
 
