@@ -7,7 +7,7 @@ from icrl_agent.train.config import PretrainConfig
 __all__ = ["PRESETS", "preset"]
 
 #: Named runs. "paper": the emergence experiment; "paper-small": the sizes of the linear-attention experiments;
-#: "universal": the shipped weights.
+#: "universal": the shipped weights; "order": for Fourier features of a state's index, which tell neighbours.
 PRESETS: dict[str, PretrainConfig] = {
     "paper": PretrainConfig(),
     "paper-small": PretrainConfig(
@@ -21,6 +21,18 @@ PRESETS: dict[str, PretrainConfig] = {
         context_length=(64, 2048),
         gamma=(0.5, 0.9),
         n_layers=(20, 150),
+        weigh_by_length=True,
+        ema_decay=0.998,
+    ),
+    "order": PretrainConfig(
+        n_steps=2000,
+        n_states=(10, 30),
+        features="random_fourier",
+        feature_dim=32,
+        context_length=(32, 512),
+        gamma=(0.5, 0.9),
+        n_layers=(20, 100),
+        tasks_per_step=48,
         weigh_by_length=True,
         ema_decay=0.998,
     ),

@@ -19,7 +19,8 @@ IntArray = NDArray[np.intp]
 #: Families of tasks: random Boyan chains, the same with v linear in random features, Garnet processes under random
 #: policies, rings of states with random drift.
 FamilyName = Literal["boyan", "representable", "garnet", "loop"]
-FeatureKind = Literal["random_unit", "random_uniform", "one_hot"]
+#: Features of states; "random_fourier" are those of a state's index (lengthscale 1), where neighbours resemble.
+FeatureKind = Literal["random_unit", "random_uniform", "one_hot", "random_fourier"]
 
 #: Actions and successors per state-action pair of the Garnet family.
 GARNET_ACTIONS, GARNET_BRANCHING = 4, 3
@@ -106,6 +107,11 @@ def draw_features(rng: np.random.Generator, kind: FeatureKind, n_tasks: int, n_s
         if dim < n_states:
             raise ValueError(f"one_hot features of {n_states} states need feature_dim of at least that, got {dim}")
         return np.broadcast_to(np.eye(n_states, dim), (n_tasks, n_states, dim)).copy()
+    if kind == "random_fourier":
+        frequencies = rng.standard_normal((n_tasks, 1, (dim + 1) // 2))
+        phase = np.arange(n_states)[:, None] * frequencies
+        pairs = np.stack([np.cos(phase), np.sin(phase)], axis=3).reshape(n_tasks, n_states, -1)[:, :, :dim]
+        return np.asarray(pairs / np.linalg.norm(pairs, axis=2, keepdims=True))
     if kind == "random_uniform":
         return rng.uniform(-1.0, 1.0, (n_tasks, n_states, dim))
     features = rng.standard_normal((n_tasks, n_states, dim))

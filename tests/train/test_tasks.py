@@ -231,6 +231,13 @@ def test_feature_kinds():
     uniform = draw_features(rng, "random_uniform", 3, 500, 4)
     assert -1 <= uniform.min() < -0.99
     assert 0.99 < uniform.max() <= 1
+    fourier = draw_features(rng, "random_fourier", 50, 12, 64)
+    np.testing.assert_allclose(np.linalg.norm(fourier, axis=2), 1.0, atol=1e-12)
+    # Inner products are means of 50 x 32 cosines around the Gaussian kernel exp(-distance^2 / 2).
+    gram = np.einsum("tsd,tud->tsu", fourier, fourier).mean(axis=0)
+    distance = np.arange(12)[:, None] - np.arange(12)
+    assert np.abs(gram - np.exp(-(distance**2) / 2)).max() < 5 / np.sqrt(50 * 32)
+    assert np.abs(gram - np.exp(-(distance**2))).max() > 5 / np.sqrt(50 * 32)
     one_hot = draw_features(rng, "one_hot", 2, 3, 5)
     assert one_hot.tolist() == [[[1, 0, 0, 0, 0], [0, 1, 0, 0, 0], [0, 0, 1, 0, 0]]] * 2
     for features in (unit, uniform):
