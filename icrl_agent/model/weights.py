@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 
 from icrl_agent.model.transformer import SoftmaxICTD
 
@@ -43,8 +43,9 @@ def save_weights(model: SoftmaxICTD, path: str | Path, config: Mapping[str, Any]
     tensors = {name: parameter.detach().cpu().contiguous().clone() for name, parameter in model.named_parameters()}
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        save_file(tensors, temporary, metadata=metadata)
-        with open(temporary, "rb") as file:
+        with open(temporary, "wb") as file:
+            file.write(save(tensors, metadata=metadata))
+            file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
     finally:
