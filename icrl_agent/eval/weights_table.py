@@ -19,6 +19,7 @@ from icrl_agent.algorithms.batched import batched_certainty_equivalence, batched
 from icrl_agent.metrics import geometric_mean
 from icrl_agent.model import SoftmaxICTD
 from icrl_agent.train.sampler import Split
+from icrl_agent.train.tasks import FeatureKind
 from icrl_agent.train.validation import Cell, Contexts, draw_contexts, transformer_values, weighted_errors
 
 __all__ = ["CELLS", "LONG_CELLS", "CellResult", "WeightsTable", "weights_table"]
@@ -36,6 +37,13 @@ CELLS = tuple(
 #: Longer contexts and horizons, evaluated at LONG_DEPTH layers.
 LONG_CELLS = tuple(Cell(family, n_states, 0.95, 1024) for family, n_states in _KINDS)  # type: ignore[arg-type]
 LONG_DEPTH = 150
+#: The cells for features that know the order of the states.
+ORDER_CELLS = tuple(
+    Cell("boyan", n_states, gamma, context_length)
+    for context_length in (16, 32, 64, 128, 256)
+    for gamma in (0.5, 0.9)
+    for n_states in (10, 20, 30)
+)
 
 RIDGES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 SHARPNESSES = (1.5, 2.0, 2.5, 3.0, 4.0, 6.0, 8.0, 12.0)
@@ -91,18 +99,31 @@ class WeightsTable:
         lines += [_row(result) for result in self.cells]
         lines += ["", "| cells | ratio | theorem's ratio |", "|---|---|---|"]
         lengths = sorted({result.cell.context_length for result in self.cells})
-        groups: list[tuple[str, list[int] | None]] = [("all", None), ("8 and 16 steps", [8, 16])]
+        groups: list[tuple[str, list[int] | None]] = [("all", None)]
+        if 8 in lengths:
+            groups.append(("8 and 16 steps", [8, 16]))
         groups += [(f"{length} steps", [length]) for length in lengths]
         for title, chosen in groups:
             mine, theirs = self.overall(chosen), self.overall(chosen, theory=True)
             lines.append(f"| {title} | {mine[0]:.3f} ± {mine[1]:.3f} | {theirs[0]:.3f} ± {theirs[1]:.3f} |")
-        lines += ["", f"At {LONG_DEPTH} layers:", "", *lines[2:4], *(_row(result) for result in self.long_cells)]
+        if self.long_cells:
+            lines += ["", f"At {LONG_DEPTH} layers:", "", *lines[2:4], *(_row(result) for result in self.long_cells)]
         return "\n".join(lines) + "\n"
 
 
-def weights_table(model: SoftmaxICTD, n_tasks: int = 512, seed: int = 0) -> WeightsTable:
-    """Measure weights in every cell; a pure function of the arguments."""
-    others = {cell: _draw(cell, n_tasks, model.feature_dim, "validation", seed) for cell in CELLS}
+def weights_table(
+    model: SoftmaxICTD, n_tasks: int = 512, seed: int = 0, features: FeatureKind = "random_unit"
+) -> WeightsTable:
+    """Measure weights in every cell (of ordered states for Fourier features); a pure function of the arguments."""
+    measured, long_measured = (ORDER_CELLS, ()) if features == "random_fourier" else (CELLS, LONG_CELLS)
+    numbers = {cell: number for number, cell in enumerate([*measured, *long_measured])}
+
+    def draw(cell: Cell, split: Split) -> Contexts:
+        # A seed of its own per cell, so that cells share no task.
+        own_seed = 1000 * seed + numbers[cell]
+        return draw_contexts(cell, n_tasks, model.feature_dim, split=split, seed=own_seed, features=features)
+
+    others = {cell: draw(cell, "validation") for cell in measured}
     baselines = {cell: _best_classical(contexts) for cell, contexts in others.items()}
     theories = [SoftmaxICTD.from_theory(model.feature_dim, model.n_layers, sharpness) for sharpness in SHARPNESSES]
     scores = [
@@ -110,22 +131,12 @@ def weights_table(model: SoftmaxICTD, n_tasks: int = 512, seed: int = 0) -> Weig
         for theory in theories
     ]
     best = int(np.argmin(scores))
-    cells = [
-        _measure(model, theories[best], cell, baselines[cell], _draw(cell, n_tasks, model.feature_dim, "test", seed))
-        for cell in CELLS
+    cells = [_measure(model, theories[best], cell, baselines[cell], draw(cell, "test")) for cell in measured]
+    long_cells = [
+        _measure(model, theories[best], cell, _best_classical(draw(cell, "validation")), draw(cell, "test"), LONG_DEPTH)
+        for cell in long_measured
     ]
-    long_cells = []
-    for cell in LONG_CELLS:
-        baseline = _best_classical(_draw(cell, n_tasks, model.feature_dim, "validation", seed))
-        test = _draw(cell, n_tasks, model.feature_dim, "test", seed)
-        long_cells.append(_measure(model, theories[best], cell, baseline, test, LONG_DEPTH))
     return WeightsTable(cells, long_cells, model.n_layers, SHARPNESSES[best], n_tasks)
-
-
-def _draw(cell: Cell, n_tasks: int, feature_dim: int, split: Split, seed: int) -> Contexts:
-    # A seed of its own per cell, so that cells share no task.
-    number = [*CELLS, *LONG_CELLS].index(cell)
-    return draw_contexts(cell, n_tasks, feature_dim, split=split, seed=1000 * seed + number)
 
 
 def _classical(contexts: Contexts, name: str) -> FloatArray:
