@@ -14,15 +14,17 @@ from typing import Annotated, Any
 import gymnasium as gym
 import tyro
 
+from icrl_agent.cli.compare import Compare
 from icrl_agent.cli.evaluate import Evaluate
 from icrl_agent.cli.info import Info, TensorBoard
 from icrl_agent.cli.pretrain import Pretrain
 
-__all__ = ["Evaluate", "Info", "Pretrain", "TensorBoard", "main"]
+__all__ = ["Compare", "Evaluate", "Info", "Pretrain", "TensorBoard", "main"]
 
 Command = (
     Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
     | Annotated[Pretrain, tyro.conf.subcommand("pretrain")]
+    | Annotated[Compare, tyro.conf.subcommand("compare")]
     | Annotated[Info, tyro.conf.subcommand("info")]
     | Annotated[TensorBoard, tyro.conf.subcommand("tensorboard")]
 )

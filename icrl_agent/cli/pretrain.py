@@ -17,7 +17,7 @@ from icrl_agent.train.config import PretrainConfig
 if TYPE_CHECKING:
     from icrl_agent.train.loop import PretrainResult
 
-__all__ = ["Pretrain"]
+__all__ = ["Pretrain", "progress_bar"]
 
 
 def _field_documentation(cls: type) -> dict[str, str]:
@@ -88,13 +88,13 @@ class Pretrain:
     def _run_one(self, config: PretrainConfig) -> PretrainResult:
         from icrl_agent.train.loop import pretrain
 
-        with _progress("updates", config.n_steps) as tick:
+        with progress_bar("pretraining", "updates", config.n_steps) as tick:
             return pretrain(config, self.run_dir, self.resume, progress=tick)
 
     def _run_seeds(self, config: PretrainConfig) -> list[PretrainResult]:
         from icrl_agent.train.seeds import pretrain_seeds
 
-        with _progress("seeds", self.n_seeds) as tick:
+        with progress_bar("pretraining", "seeds", self.n_seeds) as tick:
             return pretrain_seeds(
                 config,
                 self.run_dir,
@@ -153,13 +153,13 @@ def _with_interval(row: Mapping[str, Any], name: str, n_runs: int) -> str:
 
 
 @contextlib.contextmanager
-def _progress(unit: str, total: int) -> Iterator[Callable[..., None]]:
+def progress_bar(title: str, unit: str, total: int) -> Iterator[Callable[..., None]]:
     """Yield a function (done, rate per second) that moves a progress bar, which shows from its first call on."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     bar = Progress(
-        TextColumn("pretraining"),
+        TextColumn(title),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn(unit),

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ATTENTION_IMAGE",
+    "COMPARISON_ERROR",
+    "COMPARISON_RATIO",
     "CONFIG_TEXT",
     "EMERGENCE",
     "EMPTY_CONTEXT",
@@ -51,6 +53,10 @@ ERROR_TABLE = "evaluation/errors"
 VALUES_FIGURE = "evaluation/values"
 #: Error against context length as a picture.
 ERROR_FIGURE = "evaluation/error"
+
+#: A method's mean error, and its ratio to certainty equivalence's; the step is the number of environment steps.
+COMPARISON_ERROR = "comparison/normalized_msve"
+COMPARISON_RATIO = "comparison/ratio_to_ce"
 
 #: Columns of metrics.csv that describe the training.
 TRAIN = ("td_loss", "neu", "learning_rate")
