@@ -15,13 +15,15 @@ $(STAMP): pyproject.toml constraints.txt
 
 install: $(STAMP) ## make .venv with exact versions
 
-demo: $(STAMP) ## evaluate three unseen Boyan chains with the frozen transformer
+demo: $(STAMP) ## evaluate three unseen Boyan chains, and compare with critics that train
 	@rm -rf runs/demo
 	@for chain in 1000 1001 1002; do \
 		$(BIN)/icrl evaluate BoyanChain-v0 --env-kwargs "{\"task_seed\": $$chain}" --n-steps 300 \
 			--run-dir runs/demo/chain-$$chain || exit $$?; \
 	done
-	@echo "All three on one page: $(BIN)/icrl tensorboard runs/demo"
+	@$(BIN)/icrl compare BoyanChain-v0 --run-dir runs/demo/comparison --n-tasks 1 --steps 30 100 300 \
+		--methods "agent, theorem" "DQN, linear" "A2C, linear" "LSTD, one-hot" "mean fill"
+	@echo "All of it on one page: $(BIN)/icrl tensorboard runs/demo"
 
 test: $(STAMP) ## the tests, under six minutes on two cores
 	$(BIN)/python -m pytest -n 2 -m "not slow and not gpu"
