@@ -48,7 +48,7 @@ def pretrain_seeds(
     """Pretrain ``n_seeds`` seeds, config.seed, config.seed + 1, ..., each in ``run_dir/seed-K``.
 
     Beside them: config.json, summary.csv (mean and 95 % interval over seeds of every column of metrics.csv) and
-    emergence.png. The seeds do not share a batch: one seed keeps a core busy, so processes are the faster axis.
+    emergence.png. Every seed is a job of its own and runs on one thread.
 
     Args:
         config: the run of the first seed.
