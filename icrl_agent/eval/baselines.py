@@ -23,18 +23,13 @@ from numpy.typing import ArrayLike, NDArray
 from icrl_agent.collect import collect, preserved_generators, single_spaces
 from icrl_agent.envs.solve import check_gamma
 from icrl_agent.eval.replay import ReplayEnv
+from icrl_agent.eval.sb3_models import RATES, BaselineKind, default_model, tuned_model
 from icrl_agent.features import FeatureMap
 from icrl_agent.transitions import Transitions
 
-__all__ = ["BaselineKind", "BaselineRecord", "SB3Baseline"]
+__all__ = ["BaselineRecord", "SB3Baseline"]
 
 FloatArray = NDArray[np.float64]
-
-#: "td0": online TD(0), which A2C is with one-step rollouts, lambda 0 and plain SGD; "dqn": replay with squared loss.
-BaselineKind = Literal["td0", "dqn", "a2c", "ppo"]
-
-#: Gradient clipping that never clips; Stable-Baselines3's own defaults move the fixed point.
-_NO_CLIPPING = 1e9
 
 
 @dataclass(frozen=True)
@@ -156,9 +151,16 @@ class SB3Baseline:
         feature_map = None if isinstance(self.features, str) else self.features
         with preserved_generators(seed):
             env = DummyVecEnv([lambda: ReplayEnv(transitions, observation_space, feature_map)])
-            self.model = self._make_model(env, gamma, seed, log_dir)
-            if not self.defaults:
-                _zero_head(self.model, self.kind)
+            common = {"env": env, "gamma": gamma, "seed": seed, "device": "cpu", "verbose": 0}
+            if log_dir is not None:
+                common["tensorboard_log"] = str(log_dir)
+            if self.defaults:
+                self.model = default_model(self.kind, common)
+            else:
+                rate = self.learning_rate
+                if rate is None:
+                    rate = RATES[self.kind, bool(self.net_arch)][0 if self.features == "one_hot" else 1]
+                self.model = tuned_model(self.kind, self.net_arch, rate, len(transitions), common)
             callback = _make_recorder(self, sorted(record_at), record_states)
             self.model.learn(len(transitions), callback=callback, log_interval=None)
         return [callback.records[k] for k in sorted(record_at)]
@@ -179,109 +181,6 @@ class SB3Baseline:
             tensor, _ = policy.obs_to_tensor(observations)
             values = self.model.q_net(tensor)[:, 0] if self.kind == "dqn" else policy.predict_values(tensor)[:, 0]
         return np.asarray(values.double().cpu().numpy())
-
-    def _make_model(self, env: Any, gamma: float, seed: int, log_dir: Path | None) -> Any:
-        from stable_baselines3 import A2C, DQN, PPO
-
-        common: dict[str, Any] = {"env": env, "gamma": gamma, "seed": seed, "device": "cpu", "verbose": 0}
-        if log_dir is not None:
-            common["tensorboard_log"] = str(log_dir)
-        if self.defaults:
-            algorithm: Any = {"td0": A2C, "a2c": A2C, "dqn": DQN, "ppo": PPO}[self.kind]
-            return algorithm("MlpPolicy", **common)
-        rate = self.learning_rate if self.learning_rate is not None else _tuned_rate(self)
-        common["learning_rate"] = _decayed(rate, env.get_attr("_transitions")[0])
-        common["max_grad_norm"] = _NO_CLIPPING
-        if self.kind == "dqn":
-            return _squared_loss_dqn()(
-                "MlpPolicy",
-                learning_starts=0,
-                train_freq=1,
-                gradient_steps=1,
-                batch_size=128,
-                buffer_size=max(len(env.get_attr("_transitions")[0]), 1000),
-                target_update_interval=1,
-                policy_kwargs={"net_arch": list(self.net_arch)},
-                **common,
-            )
-        policy_kwargs: dict[str, Any] = {"net_arch": {"pi": [], "vf": list(self.net_arch)}}
-        if self.net_arch:
-            policy_kwargs["activation_fn"] = torch.nn.ReLU
-        if self.kind == "ppo":
-            return PPO(
-                "MlpPolicy",
-                n_steps=10,
-                batch_size=10,
-                n_epochs=4,
-                gae_lambda=0.95,
-                policy_kwargs=policy_kwargs,
-                **common,
-            )
-        if self.kind == "a2c":
-            return A2C("MlpPolicy", n_steps=5, gae_lambda=0.95, policy_kwargs=policy_kwargs, **common)
-        policy_kwargs["optimizer_class"] = torch.optim.SGD
-        return A2C(
-            "MlpPolicy", n_steps=1, gae_lambda=0.0, vf_coef=0.5, ent_coef=0.0, policy_kwargs=policy_kwargs, **common
-        )
-
-
-#: Initial learning rates by (kind, network), best of the sweep of benchmarks/sb3_sweep.py for one-hot and own features.
-_RATES: dict[tuple[str, bool], tuple[float, float]] = {
-    ("td0", False): (0.3, 0.3),
-    ("td0", True): (0.03, 0.03),
-    ("dqn", False): (0.03, 0.03),
-    ("dqn", True): (0.003, 0.003),
-    ("a2c", False): (0.03, 0.03),
-    ("a2c", True): (0.003, 0.003),
-    ("ppo", False): (0.03, 0.03),
-    ("ppo", True): (0.01, 0.01),
-}
-
-
-def _tuned_rate(baseline: SB3Baseline) -> float:
-    one_hot, other = _RATES[baseline.kind, bool(baseline.net_arch)]
-    return one_hot if baseline.features == "one_hot" else other
-
-
-def _decayed(rate: float, transitions: Transitions) -> Callable[[float], float]:
-    """Rate / (1 + step / 1000) from Stable-Baselines3's remaining progress, independent of the budget."""
-    n_steps = len(transitions)
-    return lambda progress_remaining: rate / (1.0 + (1.0 - progress_remaining) * n_steps / 1000.0)
-
-
-def _zero_head(model: Any, kind: str) -> None:
-    """Start the critic at value 0 everywhere, as every other method does."""
-    heads = [model.q_net.q_net[-1], model.q_net_target.q_net[-1]] if kind == "dqn" else [model.policy.value_net]
-    for head in heads:
-        torch.nn.init.zeros_(head.weight)
-        torch.nn.init.zeros_(head.bias)
-
-
-def _squared_loss_dqn() -> Any:
-    """DQN with the squared TD error; its Huber loss would cut errors above 1 and move the fixed point."""
-    from stable_baselines3 import DQN
-
-    class SquaredLossDQN(DQN):
-        def train(self, gradient_steps: int, batch_size: int = 100) -> None:
-            assert self.replay_buffer is not None
-            self.policy.set_training_mode(True)
-            self._update_learning_rate(self.policy.optimizer)
-            losses = []
-            for _ in range(gradient_steps):
-                batch = self.replay_buffer.sample(batch_size, env=self._vec_normalize_env)
-                with torch.no_grad():
-                    v_t = self.q_net_target(batch.next_observations).max(dim=1, keepdim=True).values
-                    target = batch.rewards + (1.0 - batch.dones) * self.gamma * v_t
-                v_tm1 = self.q_net(batch.observations).gather(1, batch.actions.long())
-                loss = torch.nn.functional.mse_loss(v_tm1, target)
-                self.policy.optimizer.zero_grad()
-                loss.backward()  # type: ignore[no-untyped-call]
-                self.policy.optimizer.step()
-                losses.append(loss.item())
-            self._n_updates += gradient_steps
-            self.logger.record("train/loss", float(np.mean(losses)))
-
-    return SquaredLossDQN
 
 
 def _make_recorder(baseline: SB3Baseline, record_at: Sequence[int], states: ArrayLike | None) -> Any:

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from icrl_agent.agent import ICRLAgent
 from icrl_agent.algorithms.classical import certainty_equivalence, linear_td, lstd, monte_carlo, tabular_td
-from icrl_agent.eval.baselines import BaselineKind, SB3Baseline
+from icrl_agent.eval.baselines import SB3Baseline
+from icrl_agent.eval.sb3_models import BaselineKind
 from icrl_agent.features import FeatureMap, RandomFourier, RandomUnit
 from icrl_agent.transitions import Transitions
 
