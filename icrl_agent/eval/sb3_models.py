@@ -24,13 +24,13 @@ _NO_CLIPPING = 1e9
 #: Initial learning rates for (one-hot, own) features by (kind, has hidden layers): the best of benchmarks/sb3_sweep.py.
 RATES: dict[tuple[str, bool], tuple[float, float]] = {
     ("td0", False): (0.3, 0.3),
-    ("td0", True): (0.03, 0.03),
+    ("td0", True): (0.3, 0.3),
     ("dqn", False): (0.03, 0.03),
-    ("dqn", True): (0.003, 0.003),
+    ("dqn", True): (0.01, 0.01),
     ("a2c", False): (0.03, 0.03),
     ("a2c", True): (0.003, 0.003),
     ("ppo", False): (0.03, 0.03),
-    ("ppo", True): (0.01, 0.01),
+    ("ppo", True): (0.03, 0.01),
 }
 
 
