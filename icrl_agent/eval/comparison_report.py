@@ -21,6 +21,8 @@ __all__ = ["REFERENCE", "summarise", "write_report"]
 REFERENCE = "certainty equivalence, mean fill"
 
 BOOTSTRAP_SAMPLES = 2000
+#: Figures of more methods shade the interval of the first one only.
+MOST_SHADED = 8
 
 
 def summarise(rows: Sequence[dict[str, Any]], config: CompareConfig) -> list[dict[str, Any]]:
@@ -90,7 +92,8 @@ def _interval(values: NDArray[np.float64], statistic: Any) -> tuple[float, float
 
 def _figure(summary: Sequence[dict[str, Any]], x: str, xlabel: str) -> Figure:
     figure, axis = new_figure(9.5, 5.0)
-    for number, method in enumerate(dict.fromkeys(line["method"] for line in summary)):
+    methods = list(dict.fromkeys(line["method"] for line in summary))
+    for number, method in enumerate(methods):
         lines = [line for line in summary if line["method"] == method and line[x] > 0]
         if not lines:
             continue
@@ -98,6 +101,8 @@ def _figure(summary: Sequence[dict[str, Any]], x: str, xlabel: str) -> Figure:
         style = ("-", "--", ":")[number // len(COLOURS) % 3]
         xs = [line[x] for line in lines]
         axis.plot(xs, [line["normalized_msve"] for line in lines], style, color=colour, label=method, linewidth=1.6)
+        if number and len(methods) > MOST_SHADED:
+            continue  # so many bands would hide each other: the first method's alone
         axis.fill_between(
             xs,
             [line["normalized_low"] for line in lines],
