@@ -4,7 +4,7 @@
     python benchmarks/ship_weights.py --preset order --run-dir runs/order
 
 Pretrains the preset in that folder (or goes on there), then writes into icrl_agent/weights/: the weights, the
-configuration, the log of the training and the table over cells of unseen tasks. About 10 minutes on one core.
+configuration, the log of the training and the table over cells of unseen tasks. About 5 minutes on one core.
 """
 
 from __future__ import annotations
