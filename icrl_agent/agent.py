@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from gymnasium import spaces
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from icrl_agent.collect import collect, single_spaces, without_history
-from icrl_agent.context import Context, build_context, prompt_context
-from icrl_agent.depth import Depth, context_values, effective_step, resolve_depth
+from icrl_agent.context import prompt_context
+from icrl_agent.depth import Depth, context_values, resolve_depth
 from icrl_agent.envs.solve import check_gamma, state_values
+from icrl_agent.estimate import estimate, refuse_endless
 from icrl_agent.features import FeatureMap, feature_map_for
 from icrl_agent.model import SoftmaxICTD, load_weights, save_weights
 from icrl_agent.model.transformer import LayerKind
-from icrl_agent.queries import answered_states, checked_queries, recorded_space
-from icrl_agent.results import Diagnostics, Evaluation
+from icrl_agent.queries import checked_queries, recorded_space
+from icrl_agent.results import Evaluation
 from icrl_agent.transitions import Transitions
-from icrl_agent.truth import Task, induced_process, value_errors
+from icrl_agent.truth import Task, induced_process
 from icrl_agent.wrappers.observation import HistoryWrapper, as_feature_map
 from icrl_agent.wrappers.policy import PolicyLike
 from icrl_agent.wrappers.vector import HistoryWrapper as VectorHistoryWrapper
@@ -191,7 +190,7 @@ class ICRLAgent:
         true_values = None if task.mrp is None else state_values(task.mrp, gamma)
         asked = None if queries is None else checked_queries(queries, observation_space)
         transitions = collect(env, policy, n_steps, seed)
-        return self._evaluation(transitions, chosen_map, asked, observation_space, gamma, depth, task, true_values)
+        return estimate(self.model, transitions, chosen_map, observation_space, gamma, depth, asked, task, true_values)
 
     def evaluate_transitions(
         self,
@@ -218,9 +217,8 @@ class ICRLAgent:
         space = recorded_space(transitions, queries)
         asked = None if queries is None else checked_queries(queries, space)
         chosen_map = self._feature_map(feature_map, space)
-        return self._evaluation(
-            transitions, chosen_map, asked, space, gamma, depth, Task(None, "recorded transitions carry no truth"), None
-        )
+        task = Task(None, "recorded transitions carry no truth")
+        return estimate(self.model, transitions, chosen_map, space, gamma, depth, asked, task, None)
 
     def value(self, obs: Mapping[str, Any], gamma: float = 0.9, n_layers: Depth | None = None) -> float:
         """Value of the present state of one ``HistoryWrapper`` observation.
@@ -233,7 +231,7 @@ class ICRLAgent:
             raise TypeError(f"obs must be an observation of HistoryWrapper, got {type(obs).__name__}")
         context = prompt_context(obs, self.model.feature_dim)
         if gamma == 1:
-            _refuse_endless(context)
+            refuse_endless(context)
         values, _ = context_values(self.model, context, gamma, resolve_depth(self.model, n_layers))
         return float(values[context.query_state[0]])
 
@@ -246,54 +244,6 @@ class ICRLAgent:
                 f"the feature map has {chosen.dim} features, the weights need feature_dim = {self.model.feature_dim}"
             )
         return chosen
-
-    def _evaluation(
-        self,
-        transitions: Transitions,
-        feature_map: FeatureMap,
-        asked: NDArray[Any] | None,
-        space: spaces.Space[Any],
-        gamma: float,
-        n_layers: Depth,
-        task: Task,
-        true_values: NDArray[np.float64] | None,
-    ) -> Evaluation:
-        start = time.perf_counter()
-        states = answered_states(space, transitions) if asked is None else asked
-        context = build_context(transitions, feature_map, states)
-        if gamma == 1:
-            _refuse_endless(context)
-        by_state, last_layer_change = context_values(self.model, context, gamma, n_layers)
-        values = by_state[context.query_state]
-        values[context.query_is_terminal] = 0.0
-        seconds = time.perf_counter() - start
-        first = int(space.start) if isinstance(space, spaces.Discrete) else 0
-        errors, reason = value_errors(values, states, task, true_values, all_states=asked is None)
-        return Evaluation(
-            states=states,
-            values=values,
-            visits=context.visits[context.query_state],
-            true_values=None if true_values is None else true_values[states - first],
-            **errors,
-            n_steps=len(transitions),
-            n_layers=n_layers,
-            gamma=gamma,
-            seconds=seconds,
-            diagnostics=self._diagnostics(context, gamma, last_layer_change, isinstance(space, spaces.Discrete)),
-            transitions=transitions,
-            reason=reason,
-        )
-
-    def _diagnostics(self, context: Context, gamma: float, last_layer_change: float, finite: bool) -> Diagnostics:
-        attention = self.model.attention_block(0).double().cpu().numpy()
-        layer_gamma, step_size, _ = effective_step(self.model, gamma)
-        return Diagnostics(
-            make_layer_map=partial(context.layer_map, attention) if finite else None,
-            gamma=layer_gamma,
-            step_size=step_size,
-            last_layer_change=last_layer_change,
-            n_visited=int((context.visits > 0).sum()),
-        )
 
 
 def _positive_integer(name: str, value: int) -> int:
@@ -308,16 +258,6 @@ def _checked_seed(seed: int | None) -> int | None:
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**63:
         raise ValueError(f"seed must be a non-negative integer below 2^63 or None, got {seed!r}")
     return int(seed)
-
-
-def _refuse_endless(context: Context) -> None:
-    endless = context.never_ending_state()
-    if endless is not None:
-        n_visits = int(context.visits[endless])
-        raise ValueError(
-            "gamma 1 needs certain termination, but no recorded path leads from a state that was left"
-            f" {n_visits} times to a terminated transition: use gamma < 1 or more steps"
-        )
 
 
 def _refuse_buried_history(env: Any) -> None:

@@ -18,7 +18,7 @@ LEVELS = [
     {"features", "prompt", "metrics", "algorithms", "envs"},
     {"wrappers"},
     {"model"},
-    {"transitions", "collect", "truth", "context", "depth", "queries", "results", "figures"},
+    {"transitions", "collect", "truth", "context", "depth", "queries", "results", "figures", "estimate"},
     {"agent"},
     {"train"},
     {"eval"},
@@ -27,7 +27,7 @@ LEVELS = [
 LEVEL = {part: level for level, parts in enumerate(LEVELS) for part in parts}
 # The parts that may import a heavy library; the last two only inside functions or for types.
 HOME = {
-    "torch": {"model", "context", "depth", "agent", "train", "eval", "cli", "__main__"},
+    "torch": {"model", "context", "depth", "estimate", "agent", "train", "eval", "cli", "__main__"},
     "stable_baselines3": {"eval"},
     "tensorboard": {"train", "eval"},
 }

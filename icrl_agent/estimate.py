@@ -1,0 +1,101 @@
+"""From transitions to an evaluation: one context, one forward pass, and what is known about the answer."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from icrl_agent.context import Context, build_context
+from icrl_agent.depth import Depth, context_values, effective_step
+from icrl_agent.features import FeatureMap
+from icrl_agent.model import SoftmaxICTD
+from icrl_agent.queries import answered_states
+from icrl_agent.results import Diagnostics, Evaluation
+from icrl_agent.transitions import Transitions
+from icrl_agent.truth import Task, value_errors
+
+__all__ = ["estimate", "refuse_endless"]
+
+
+def estimate(
+    model: SoftmaxICTD,
+    transitions: Transitions,
+    feature_map: FeatureMap,
+    space: spaces.Space[Any],
+    gamma: float,
+    n_layers: Depth,
+    asked: NDArray[Any] | None,
+    task: Task,
+    true_values: NDArray[np.float64] | None,
+) -> Evaluation:
+    """Write transitions as one context, run the layers, and put values beside what is known.
+
+    Args:
+        model: the transformer.
+        transitions: the context.
+        feature_map: of the observations.
+        space: of the observations.
+        gamma: discount factor in [0, 1].
+        n_layers: resolved depth.
+        asked: raw observations; None = the states ``answered_states`` names.
+        task: the reward process behind the transitions, or why it is unknown.
+        true_values: of all states of that process, or None.
+
+    Raises:
+        ValueError: for gamma 1 without certain termination, or layers that diverge.
+    """
+    start = time.perf_counter()
+    states = answered_states(space, transitions) if asked is None else asked
+    context = build_context(transitions, feature_map, states)
+    if gamma == 1:
+        refuse_endless(context)
+    by_state, last_layer_change = context_values(model, context, gamma, n_layers)
+    values = by_state[context.query_state]
+    values[context.query_is_terminal] = 0.0
+    seconds = time.perf_counter() - start
+    first = int(space.start) if isinstance(space, spaces.Discrete) else 0
+    errors, reason = value_errors(values, states, task, true_values, all_states=asked is None)
+    return Evaluation(
+        states=states,
+        values=values,
+        visits=context.visits[context.query_state],
+        true_values=None if true_values is None else true_values[states - first],
+        **errors,
+        n_steps=len(transitions),
+        n_layers=n_layers,
+        gamma=gamma,
+        seconds=seconds,
+        diagnostics=_diagnostics(model, context, gamma, last_layer_change, isinstance(space, spaces.Discrete)),
+        transitions=transitions,
+        reason=reason,
+    )
+
+
+def _diagnostics(
+    model: SoftmaxICTD, context: Context, gamma: float, last_layer_change: float, finite: bool
+) -> Diagnostics:
+    attention = model.attention_block(0).double().cpu().numpy()
+    layer_gamma, step_size, _ = effective_step(model, gamma)
+    return Diagnostics(
+        make_layer_map=partial(context.layer_map, attention) if finite else None,
+        gamma=layer_gamma,
+        step_size=step_size,
+        last_layer_change=last_layer_change,
+        n_visited=int((context.visits > 0).sum()),
+    )
+
+
+def refuse_endless(context: Context) -> None:
+    """Raise a ValueError if termination is not certain, which gamma 1 needs."""
+    endless = context.never_ending_state()
+    if endless is not None:
+        n_visits = int(context.visits[endless])
+        raise ValueError(
+            "gamma 1 needs certain termination, but no recorded path leads from a state that was left"
+            f" {n_visits} times to a terminated transition: use gamma < 1 or more steps"
+        )
