@@ -22,7 +22,7 @@ demo: $(STAMP) ## evaluate three unseen Boyan chains, and compare with critics t
 			--run-dir runs/demo/chain-$$chain || exit $$?; \
 	done
 	@$(BIN)/icrl compare BoyanChain-v0 --run-dir runs/demo/comparison --n-tasks 1 --steps 30 100 300 \
-		--methods "agent, theorem" "DQN, linear" "A2C, linear" "LSTD, one-hot" "mean fill"
+		--methods "agent, theorem" "DQN, linear, one-hot" "A2C, linear, one-hot" "LSTD, one-hot" "mean fill"
 	@echo "All of it on one page: $(BIN)/icrl tensorboard runs/demo"
 
 test: $(STAMP) ## the tests, under six minutes on two cores

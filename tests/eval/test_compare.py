@@ -19,7 +19,7 @@ from icrl_agent.eval.methods import METHODS
 from icrl_agent.metrics import normalized_msve
 from icrl_agent.train import dashboard
 
-METHODS_HERE = ("frozen agent, theorem", "certainty equivalence, mean", "SB3 A2C, linear")
+METHODS_HERE = ("frozen agent, theorem", "certainty equivalence, mean", "SB3 A2C, linear, one-hot")
 CONFIG = CompareConfig("BoyanChain-v0", steps=(40, 20), n_tasks=3, methods=METHODS_HERE)
 
 
