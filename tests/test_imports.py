@@ -18,7 +18,7 @@ LEVELS = [
     {"features", "prompt", "metrics", "algorithms", "envs"},
     {"wrappers"},
     {"model"},
-    {"transitions", "collect", "truth", "context", "depth", "queries", "results", "figures", "estimate"},
+    {"transitions", "collect", "truth", "context", "depth", "queries", "results", "figures", "estimate", "jobs"},
     {"agent"},
     {"train"},
     {"eval"},

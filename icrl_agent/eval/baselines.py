@@ -7,9 +7,10 @@ Stable-Baselines3 is imported when a baseline is fitted.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -30,6 +31,9 @@ from icrl_agent.transitions import Transitions
 __all__ = ["BaselineRecord", "SB3Baseline"]
 
 FloatArray = NDArray[np.float64]
+
+#: Points of Stable-Baselines3's own curves.
+LOG_POINTS = 50
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,7 @@ class SB3Baseline:
         defaults: Stable-Baselines3's own hyperparameters (and its [64, 64] network) but gamma.
         learning_rate: the initial rate; None = tuned for kind, network and features on tasks no comparison uses. It
             decays as rate / (1 + step / 1000), whatever the budget.
+        updates_per_step: of DQN's replay.
 
     >>> import gymnasium as gym, icrl_agent
     >>> baseline = SB3Baseline("td0", learning_rate=0.1)
@@ -70,12 +75,15 @@ class SB3Baseline:
     features: Literal["one_hot", "raw"] | FeatureMap = "one_hot"
     defaults: bool = False
     learning_rate: float | None = None
+    updates_per_step: int = 1
     model: Any = field(default=None, init=False, repr=False)
     """The Stable-Baselines3 model, after ``fit``."""
 
     def __post_init__(self) -> None:
         if self.kind not in ("td0", "dqn", "a2c", "ppo"):
             raise ValueError(f"kind must be 'td0', 'dqn', 'a2c' or 'ppo', got {self.kind!r}")
+        if self.updates_per_step < 1 or (self.updates_per_step > 1 and self.kind != "dqn"):
+            raise ValueError(f"updates_per_step must be at least 1, and 1 but for 'dqn', got {self.updates_per_step}")
         if isinstance(self.features, str) and self.features not in ("one_hot", "raw"):
             raise ValueError(f"features must be 'one_hot', 'raw' or a feature map, got {self.features!r}")
 
@@ -152,17 +160,18 @@ class SB3Baseline:
         with preserved_generators(seed):
             env = DummyVecEnv([lambda: ReplayEnv(transitions, observation_space, feature_map)])
             common = {"env": env, "gamma": gamma, "seed": seed, "device": "cpu", "verbose": 0}
-            if log_dir is not None:
-                common["tensorboard_log"] = str(log_dir)
             if self.defaults:
                 self.model = default_model(self.kind, common)
             else:
                 rate = self.learning_rate
                 if rate is None:
                     rate = RATES[self.kind, bool(self.net_arch)][0 if self.features == "one_hot" else 1]
+                if self.kind == "dqn":
+                    common["gradient_steps"] = self.updates_per_step
                 self.model = tuned_model(self.kind, self.net_arch, rate, len(transitions), common)
             callback = _make_recorder(self, sorted(record_at), record_states)
-            self.model.learn(len(transitions), callback=callback, log_interval=None)
+            with _logger(self.model, log_dir):
+                self.model.learn(len(transitions), callback=callback, log_interval=None)
         return [callback.records[k] for k in sorted(record_at)]
 
     def values(self, states: ArrayLike) -> FloatArray:
@@ -195,6 +204,7 @@ def _make_recorder(baseline: SB3Baseline, record_at: Sequence[int], states: Arra
         def _on_training_start(self) -> None:
             self._start = time.perf_counter()
             self._paused = 0.0
+            self._dumped = 0
 
         # A rollout starts right after the update from the one before, and ends before its own.
         def _on_rollout_start(self) -> None:
@@ -217,6 +227,23 @@ def _make_recorder(baseline: SB3Baseline, record_at: Sequence[int], states: Arra
                 # Later updates at or before a step replace what is recorded for it.
                 for k in pending:
                     self.records[k] = dataclasses.replace(record, n_steps=k)
+            # Stable-Baselines3 dumps its log by iterations or episodes, which short runs may have none of.
+            if (self.num_timesteps - self._dumped) * LOG_POINTS >= self.model._total_timesteps:
+                self.logger.dump(self.num_timesteps)
+                self._dumped = self.num_timesteps
             self._paused += time.perf_counter() - now
 
     return Recorder()
+
+
+@contextlib.contextmanager
+def _logger(model: Any, log_dir: Path | None) -> Iterator[None]:
+    """Let a model log to TensorBoard, or nowhere, and close the log."""
+    from stable_baselines3.common.logger import Logger, TensorBoardOutputFormat
+
+    logger = Logger(None, [] if log_dir is None else [TensorBoardOutputFormat(str(log_dir))])
+    model.set_logger(logger)
+    try:
+        yield
+    finally:
+        logger.close()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,6 +38,8 @@ class TaskData:
     observation_space: spaces.Discrete
     gamma: float
     seed: int
+    log_dir: Path | None = None
+    """Folder for a critic's own TensorBoard log; None = no log."""
 
     @property
     def n_states(self) -> int:
@@ -127,9 +130,9 @@ def _constant(task: TaskData, budgets: Sequence[int]) -> list[Outcome]:
     return [Outcome(b, np.full(task.n_states, m), 0.0, 0, 0) for b, m in zip(budgets, means, strict=True)]
 
 
-def _sb3(kind: BaselineKind, net_arch: tuple[int, ...] = (), *, own: bool = False, defaults: bool = False) -> Method:
+def _sb3(kind: BaselineKind, net_arch: tuple[int, ...] = (), *, own: bool = False, **options: Any) -> Method:
     def run(task: TaskData, budgets: Sequence[int]) -> list[Outcome]:
-        baseline = SB3Baseline(kind, net_arch, features=task.features if own else "one_hot", defaults=defaults)
+        baseline = SB3Baseline(kind, net_arch, features=task.features if own else "one_hot", **options)
         records = baseline.fit_transitions(
             task.transitions.first(max(budgets)),
             task.observation_space,
@@ -137,6 +140,7 @@ def _sb3(kind: BaselineKind, net_arch: tuple[int, ...] = (), *, own: bool = Fals
             task.seed,
             record_at=budgets,
             record_states=np.arange(task.n_states),
+            log_dir=task.log_dir,
         )
         n_parameters = sum(p.numel() for p in baseline.model.policy.parameters())
         return [
@@ -168,6 +172,7 @@ METHODS: dict[str, Method] = {
     "SB3 TD(0), linear, one-hot": _sb3("td0"),
     "SB3 TD(0), linear, own features": _sb3("td0", own=True),
     "SB3 DQN, linear, one-hot": _sb3("dqn"),
+    "SB3 DQN, 10 updates per step, linear, one-hot": _sb3("dqn", updates_per_step=10),
     "SB3 DQN, linear, own features": _sb3("dqn", own=True),
     "SB3 DQN, [64], one-hot": _sb3("dqn", (64,)),
     "SB3 DQN, [64], own features": _sb3("dqn", (64,), own=True),

@@ -52,7 +52,7 @@ def tuned_model(
         net_arch: hidden layers of the critic.
         rate: initial learning rate.
         n_steps: environment steps that ``learn`` will be asked for.
-        common: environment, gamma, seed and the like.
+        common: environment, gamma, seed and the like; for DQN its ``gradient_steps``.
     """
     from stable_baselines3 import A2C, PPO
 
@@ -62,7 +62,6 @@ def tuned_model(
             "MlpPolicy",
             learning_starts=0,
             train_freq=1,
-            gradient_steps=1,
             batch_size=128,
             buffer_size=max(n_steps, 1000),
             target_update_interval=1,

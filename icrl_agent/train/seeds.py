@@ -6,25 +6,23 @@ workers must see the same file system. A seed's result does not depend on where 
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import joblib
 import numpy as np
 
 from icrl_agent.figures import plot_bands
+from icrl_agent.jobs import Backend, parallel_jobs
 from icrl_agent.train.config import PretrainConfig
 from icrl_agent.train.loop import PretrainResult, check_resumable, pretrain, write_config
 from icrl_agent.train.run_log import write_rows
 from icrl_agent.train.state import Row
 
-__all__ = ["SUMMARY_FILE", "Backend", "pretrain_seeds", "seed_folder", "summarise"]
-
-Backend = Literal["local", "dask"]
+__all__ = ["SUMMARY_FILE", "pretrain_seeds", "seed_folder", "summarise"]
 
 SUMMARY_FILE = "summary.csv"
 
@@ -63,15 +61,15 @@ def pretrain_seeds(
     Raises:
         ValueError: for a folder in use, a size below 1, or a cluster that is not named or not there.
     """
-    if n_seeds < 1 or n_jobs < 1:
-        raise ValueError(f"n_seeds and n_jobs must be at least 1, got {n_seeds} and {n_jobs}")
+    if n_seeds < 1:
+        raise ValueError(f"n_seeds must be at least 1, got {n_seeds}")
     folder = Path(run_dir)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         if not resume:
             raise ValueError(f"{folder} is in use: name a folder that is new or empty, or resume the runs in it")
         check_resumable(folder, config, several=True)
     configs = [dataclasses.replace(config, seed=config.seed + k) for k in range(n_seeds)]
-    with _jobs(n_jobs, backend, scheduler) as parallel:
+    with parallel_jobs(n_jobs, backend, scheduler) as parallel:
         folder.mkdir(parents=True, exist_ok=True)
         write_config(folder, {**config.to_dict(), "n_seeds": n_seeds})
         results: list[PretrainResult] = []
@@ -117,31 +115,6 @@ def summarise(runs: Sequence[Sequence[Row]]) -> list[Row]:
 
 def _run(config: PretrainConfig, folder: str, resume: bool) -> PretrainResult:
     return pretrain(config, folder, resume)
-
-
-@contextlib.contextmanager
-def _jobs(n_jobs: int, backend: Backend, scheduler: str | None) -> Iterator[Any]:
-    """A ``joblib.Parallel`` that yields results in order as they come."""
-    if backend == "local":
-        if scheduler is not None:
-            raise ValueError("a scheduler's address goes with backend 'dask'")
-        yield joblib.Parallel(n_jobs=n_jobs, return_as="generator")
-        return
-    if backend != "dask":
-        raise ValueError(f"backend must be 'local' or 'dask', got {backend!r}")
-    if not scheduler:
-        raise ValueError("backend 'dask' needs the scheduler's address, for example tcp://127.0.0.1:8786")
-    try:
-        from distributed import Client
-    except ImportError as error:
-        raise ValueError("backend 'dask' needs the optional extra: pip install 'icrl-agent[cluster]'") from error
-    try:
-        client = Client(scheduler, timeout=10)  # type: ignore[no-untyped-call]
-    except Exception as error:  # an address of no known kind ends in an AssertionError
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise ValueError(f"no Dask scheduler answers at {scheduler!r}: {reason}") from error
-    with client, joblib.parallel_config(backend="dask"):
-        yield joblib.Parallel(return_as="list")
 
 
 def _plot_emergence(summary: Sequence[Row]) -> Any:

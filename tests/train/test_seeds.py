@@ -117,8 +117,8 @@ def refuse(folder, config, match, n_seeds=2, **options):
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"n_seeds": 0}, "at least 1, got 0 and 2"),
-        ({"n_jobs": 0}, "at least 1, got 2 and 0"),
+        ({"n_seeds": 0}, "n_seeds must be at least 1, got 0"),
+        ({"n_jobs": 0}, "n_jobs must be at least 1, got 0"),
         ({"backend": "ray"}, "backend must be 'local' or 'dask', got 'ray'"),
         ({"backend": "dask"}, "needs the scheduler's address, for example tcp://"),
         ({"scheduler": "tcp://127.0.0.1:8786"}, "a scheduler's address goes with backend 'dask'"),
