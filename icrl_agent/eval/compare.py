@@ -132,11 +132,10 @@ def _read_policy(config: CompareConfig) -> PolicyLike:
 
 
 def _make_env(config: CompareConfig, task: int) -> gym.Env[Any, Any]:
-    kwargs = config.env_arguments
-    env = gym.make(config.env, **kwargs)
-    if getattr(env.unwrapped, TASK_SEED, None) is None:
-        return env
-    return gym.make(config.env, **{**kwargs, TASK_SEED: config.first_task + task})
+    env = gym.make(config.env, **config.env_arguments)
+    if getattr(env.unwrapped, TASK_SEED, None) is not None:
+        env.reset(options={TASK_SEED: config.first_task + task})
+    return env
 
 
 def _check_environment(comparison: Comparison) -> None:

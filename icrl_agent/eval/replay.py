@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from icrl_agent.features import FeatureMap
 from icrl_agent.transitions import Transitions
+from icrl_agent.wrappers.policy import check_only_action
 
 __all__ = ["ReplayEnv"]
 
@@ -50,7 +51,12 @@ class ReplayEnv(gym.Env[Any, int]):
         return self._present(self._observations), {}
 
     def step(self, action: int = 0) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Play the next transition."""
+        """Play the next transition.
+
+        Raises:
+            ValueError: for an action that is not 0.
+        """
+        check_only_action(action)
         at, record = self._position, self._transitions
         following = self._present(self._next_observations)
         self._position = (at + 1) % len(record)

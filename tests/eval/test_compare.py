@@ -1,6 +1,7 @@
 """The comparison: paired on the same transitions, resumable, and honest about what each method took."""
 
 import csv
+import dataclasses
 import json
 
 import gymnasium as gym
@@ -149,6 +150,119 @@ def test_other_environments_run_through_the_command(tmp_path, capsys):
         assert "report.md" in capsys.readouterr().out
         config = json.loads((tmp_path / str(number) / "config.json").read_text())
         assert config["env"] == env
+
+
+def run_compare(tmp_path, env, *arguments):
+    run_dir = tmp_path / "run"
+    status = main(["compare", env, "--run-dir", str(run_dir), "--n-jobs", "1", "--n-tasks", "1", *arguments])
+    return status, run_dir
+
+
+class Doubled(gym.Wrapper):
+    """A wrapper that nobody knows: rewards are twice the chain's."""
+
+    def step(self, action):
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        return observation, 2 * reward, terminated, truncated, info
+
+
+@pytest.fixture
+def unknown_truth():
+    gym.register("DoubledChain-v0", lambda: Doubled(gym.make("BoyanChain-v0", task_seed=7)))
+    yield "DoubledChain-v0"
+    gym.registry.pop("DoubledChain-v0")
+
+
+def test_without_known_truth_errors_are_against_monte_carlo_returns(tmp_path, unknown_truth):
+    options = ["--steps", "300", "--methods", "mean fill", "constant", "--truth-steps", "20000"]
+    status, run_dir = run_compare(tmp_path, unknown_truth, *options)
+    assert status == 0
+    report = (run_dir / "report.md").read_text()
+    assert "Monte-Carlo returns of 20000 steps" in report
+    rows = json.loads((run_dir / "cells" / "0000-certainty_equivalence__mean_fill.json").read_text())
+    assert 0 < rows[0]["reference_noise"] < 0.01
+    # The exact values are known here after all: twice the chain's.
+    mrp = gym.make("BoyanChain-v0", task_seed=1000).unwrapped.mdp.policy_mrp()
+    values, weights, errors = json.loads((run_dir / "cells" / "0000.reference.json").read_text())
+    scores = (np.array(values) - 2 * state_values(mrp, 0.9)) / np.array(errors)
+    assert np.abs(scores).max() < 4.5
+    assert np.allclose(weights, stationary_distribution(mrp), atol=0.02)
+
+
+def test_a_policy_file(tmp_path):
+    policy = np.eye(4)[np.arange(10) % 4]
+    np.save(tmp_path / "policy.npy", policy)
+    options = ["--steps", "200", "--methods", "mean fill", "--policy", str(tmp_path / "policy.npy")]
+    status, run_dir = run_compare(tmp_path, "RandomMDP-v0", *options)
+    assert status == 0
+    env = gym.make("RandomMDP-v0", task_seed=1000)
+    mrp = env.unwrapped.mdp.policy_mrp(policy)
+    columns = collect(env, policy, 200, 1000).columns()
+    values = certainty_equivalence(
+        columns.observations, columns.rewards, 0.9, 10, continues=columns.continues, source_mask=columns.source_mask
+    )
+    rows = json.loads((run_dir / "cells" / "0000-certainty_equivalence__mean_fill.json").read_text())
+    expected = normalized_msve(values, state_values(mrp, 0.9), stationary_distribution(mrp))
+    assert rows[0]["normalized_msve"] == pytest.approx(expected, rel=1e-9)
+    assert str(tmp_path / "policy.npy") in (run_dir / "report.md").read_text()
+
+
+BAD_COMMANDS = {
+    "no file": (["--policy", "nothing.npy"], "no policy file nothing.npy"),
+    "env arguments": (["--env-kwargs", "[1]"], "env_kwargs must be a JSON object"),
+    "cluster": (["--backend", "dask"], "needs the scheduler's address"),
+    "budget": (["--steps", "0"], "steps must be integers of at least 1, got (0,)"),
+    "same budget twice": (["--steps", "5", "5"], "steps must differ"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_COMMANDS)
+def test_bad_commands_end_in_one_line(tmp_path, capsys, case):
+    arguments, text = BAD_COMMANDS[case]
+    status, run_dir = run_compare(tmp_path, "BoyanChain-v0", *arguments)
+    assert status == 2
+    error = capsys.readouterr().err
+    assert text in error
+    assert error.count("\n") == 1
+    assert not run_dir.exists()
+
+
+def test_unsuitable_spaces_and_policies(tmp_path, capsys):
+    np.save(tmp_path / "policy.npy", np.ones((3, 3)) / 3)
+    for env, arguments, text in (
+        ("Pendulum-v1", [], "needs Discrete observations numbered from 0"),
+        ("BoyanChain-v0", ["--policy", str(tmp_path / "policy.npy")], "policy"),
+    ):
+        status, run_dir = run_compare(tmp_path, env, *arguments)
+        assert status == 2
+        assert text in capsys.readouterr().err
+        assert not run_dir.exists()
+
+
+def test_a_box_action_space_is_refused(tmp_path):
+    class Steered(gym.Env):
+        observation_space = gym.spaces.Discrete(3)
+        action_space = gym.spaces.Box(-1.0, 1.0, (1,))
+
+    gym.register("Steered-v0", Steered)
+    try:
+        with pytest.raises(TypeError, match="needs Discrete actions numbered from 0, Steered-v0 has Box"):
+            compare(CompareConfig("Steered-v0"), tmp_path / "run")
+    finally:
+        gym.registry.pop("Steered-v0")
+
+
+def test_cells_on_a_dask_cluster(finished, tmp_path):
+    from distributed import LocalCluster
+
+    config = dataclasses.replace(CONFIG, n_tasks=1, methods=METHODS_HERE[:2])
+    with LocalCluster(
+        n_workers=1, threads_per_worker=1, host="127.0.0.1", dashboard_address=None, worker_dashboard_address=None
+    ) as cluster:
+        rows = compare(config, tmp_path / "run", backend="dask", scheduler=cluster.scheduler_address)
+    mine = {(row["method"], row["n_steps"]): row["msve"] for row in finished[1] if row["task"] == 0}
+    assert rows
+    assert all(row["msve"] == mine[row["method"], row["n_steps"]] for row in rows)
 
 
 def test_names_are_unique_in_folders():
