@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from icrl_agent.collect import collect, single_spaces, without_history
 from icrl_agent.context import prompt_context
-from icrl_agent.depth import Depth, context_values, resolve_depth
+from icrl_agent.depth import Depth, check_tolerance, context_values, layer_weights, resolve_depth
 from icrl_agent.envs.solve import check_gamma, state_values
 from icrl_agent.estimate import estimate, refuse_endless
 from icrl_agent.features import FeatureMap, feature_map_for
@@ -21,6 +21,7 @@ from icrl_agent.model import SoftmaxICTD, load_weights, save_weights
 from icrl_agent.model.transformer import LayerKind
 from icrl_agent.queries import checked_queries, recorded_space
 from icrl_agent.results import Evaluation
+from icrl_agent.streaming import Stream
 from icrl_agent.transitions import Transitions
 from icrl_agent.truth import Task, induced_process
 from icrl_agent.wrappers.observation import HistoryWrapper, as_feature_map
@@ -235,7 +236,35 @@ class ICRLAgent:
         values, _ = context_values(self.model, context, gamma, resolve_depth(self.model, n_layers))
         return float(values[context.query_state[0]])
 
-    def _feature_map(self, feature_map: FeatureMap | Mapping[str, Any] | None, space: spaces.Space[Any]) -> FeatureMap:
+    def stream(
+        self,
+        feature_map: FeatureMap | Mapping[str, Any],
+        gamma: float = 0.9,
+        context_length: int | None = None,
+        n_layers: Depth | None = None,
+        tolerance: float | None = None,
+    ) -> Stream:
+        """Return an empty history that is filled step by step and answers at every step, see ``Stream``.
+
+        Args:
+            feature_map: of the raw observations, or its spec.
+            gamma: discount factor in [0, 1].
+            context_length: columns in the sliding window, as in ``HistoryWrapper``; None = unbounded.
+            n_layers: depth; None = the model's own; "fixed_point" = the limit of infinitely many layers.
+            tolerance: stop after a layer that changes no value of a state in the context above it; None = run all.
+
+        Raises:
+            ValueError: for an argument out of its range or features of another dimension than the weights'.
+            TypeError: for something that is no feature map.
+        """
+        gamma, depth = check_gamma(gamma), resolve_depth(self.model, n_layers)
+        tolerance = check_tolerance(tolerance, depth)
+        if feature_map is None:
+            raise TypeError("a stream needs a feature map or its spec: it knows no observation space to choose one for")
+        chosen_map = self._feature_map(feature_map, None)
+        return Stream(layer_weights(self.model, depth), chosen_map, gamma, context_length, depth, tolerance)
+
+    def _feature_map(self, feature_map: FeatureMap | Mapping[str, Any] | None, space: Any) -> FeatureMap:
         if feature_map is None:
             return feature_map_for(space, self.model.feature_dim, self.feature_seed)
         chosen = as_feature_map(feature_map, space)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -11,19 +9,19 @@ from numpy.typing import NDArray
 from icrl_agent.algorithms.kernel import fixed_point, spectral_radius
 from icrl_agent.context import Context
 from icrl_agent.model import SoftmaxICTD, affine_layer, merged_values
+from icrl_agent.streaming.layers import FIXED_POINT, LARGEST_SOLVED, MOST_LAYERS, RELATIVE_CHANGE, Depth, LayerWeights
 
-__all__ = ["FIXED_POINT", "Depth", "context_values", "effective_step", "resolve_depth"]
+__all__ = [
+    "FIXED_POINT",
+    "Depth",
+    "check_tolerance",
+    "context_values",
+    "effective_step",
+    "layer_weights",
+    "resolve_depth",
+]
 
 FloatArray = NDArray[np.float64]
-
-FIXED_POINT: Literal["fixed_point"] = "fixed_point"
-#: A number of layers, or the limit of infinitely many.
-Depth = int | Literal["fixed_point"]
-
-#: Up to this many distinct states the limit is solved for directly.
-LARGEST_SOLVED = 500
-#: Beyond, layers are iterated until none changes a value by more than this part of the largest.
-RELATIVE_CHANGE, MOST_LAYERS = 1e-12, 100_000
 
 
 def resolve_depth(model: SoftmaxICTD, n_layers: Depth | None) -> Depth:
@@ -41,6 +39,31 @@ def resolve_depth(model: SoftmaxICTD, n_layers: Depth | None) -> Depth:
             )
         return FIXED_POINT
     return model.resolve_n_layers(n_layers)
+
+
+def check_tolerance(tolerance: float | None, depth: Depth) -> float | None:
+    """Return the largest change by a layer at which the layers stop; None = all run.
+
+    Raises:
+        ValueError: for one that is not a finite number of at least 0, or together with infinite depth.
+    """
+    if tolerance is None:
+        return None
+    number = isinstance(tolerance, int | float | np.integer | np.floating) and not isinstance(tolerance, bool)
+    if not (number and 0 <= tolerance < float("inf")):
+        raise ValueError(f"tolerance must be a finite number of at least 0 or None, got {tolerance!r}")
+    if depth == FIXED_POINT:
+        raise ValueError(f"give tolerance or {FIXED_POINT!r}, not both: the limit has no last layer")
+    return float(tolerance)
+
+
+def layer_weights(model: SoftmaxICTD, depth: Depth) -> LayerWeights:
+    """What of the model acts in its first ``depth`` layers, as float64 arrays."""
+    layers = range(1) if model.shared else range(int(depth))
+    return LayerWeights(
+        np.stack([model.attention_block(layer).detach().double().cpu().numpy() for layer in layers]),
+        np.stack([model.value_entries(layer).detach().double().cpu().numpy() for layer in layers]),
+    )
 
 
 def effective_step(model: SoftmaxICTD, gamma: float) -> tuple[float, float, float]:
