@@ -21,7 +21,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ErrorSums", "LayerWeights", "attention_by_state", "error_sums", "repeat_affine"]
+__all__ = ["ErrorSums", "LayerWeights", "attention_by_state", "error_sums", "repeat_affine", "values_by_errors"]
 
 FloatArray = NDArray[np.float64]
 
@@ -140,6 +140,11 @@ def error_sums(
         if tolerance is not None and np.abs(change[touched]).max(initial=0.0) <= tolerance:
             return ErrorSums(errors, layer + 1)
     return ErrorSums(errors, n_layers)
+
+
+def values_by_errors(K: FloatArray, errors: FloatArray) -> FloatArray:
+    """v(s) = sum over the layers' weights w of K_w(s, :) D_w: K (W, ..., m, S), errors (W, ..., S) -> (..., m)."""
+    return np.asarray(_times(K, errors).sum(axis=0))
 
 
 def _times(matrix: FloatArray, vector: FloatArray) -> FloatArray:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from icrl_agent.features import FeatureMap
-from icrl_agent.streaming.layers import Depth, ErrorSums, LayerWeights, attention_by_state, error_sums
+from icrl_agent.streaming.layers import Depth, LayerWeights, attention_by_state, error_sums, values_by_errors
 from icrl_agent.streaming.sums import StateSums
 
 __all__ = ["Stream"]
@@ -76,7 +76,8 @@ class Stream:
         self._present: int | None = None
         self._has_steps = self._has_ended = False
         self._shape: tuple[int, ...] | None = None
-        self._errors: ErrorSums | None = None
+        self._values: FloatArray | None = None
+        self._errors = np.zeros((1, 0))
 
     @property
     def n_transitions(self) -> int:
@@ -90,7 +91,7 @@ class Stream:
             ValueError: for an observation of another shape or without finite features; the stream is then unchanged.
         """
         slot = self._hold(obs)
-        self._errors = None
+        self._values = None
         if self._present is not None:
             if self._has_steps:
                 self._sums.add_end(self._present)
@@ -113,7 +114,7 @@ class Stream:
         if not math.isfinite(number):
             raise ValueError(f"reward must be a finite number, got {reward!r}")
         slot = self._hold(next_obs)
-        self._errors = None
+        self._values = None
         self._sums.add(self._present, slot, number, 0.0 if terminated else 1.0)
         self._present = slot
         self._has_steps, self._has_ended = True, bool(terminated or truncated)
@@ -125,8 +126,7 @@ class Stream:
             ValueError: for an observation as in ``reset``, or layers that diverge.
         """
         slot = self._sums.slot(self._key(obs))
-        x = self._features(obs) if slot is None else self._sums.features[slot]
-        return float(self._values_of(x[None])[0])
+        return float(self._table()[slot] if slot is not None else self._values_of(self._features(obs)[None])[0])
 
     def values(self, queries: ArrayLike) -> FloatArray:
         """Values of a batch of raw observations, float64 (m,).
@@ -144,24 +144,31 @@ class Stream:
             raise ValueError("queries must have finite features")
         return self._values_of(x)
 
-    def _values_of(self, x: FloatArray) -> FloatArray:
-        """K(q, :) D for features (m, d)."""
-        sums, weights = self._sums, self.weights
-        if self._errors is None:
+    def _table(self) -> FloatArray:
+        """Values by slot, (S,); computed once for every change of the context."""
+        if self._values is None:
+            sums = self._sums
             K = attention_by_state(sums.scores, sums.counts)
             self._errors = error_sums(
-                K, sums.counts, sums.reward_sum, sums.successors, weights.entries, self.gamma, self.n_layers,
+                K, sums.counts, sums.reward_sum, sums.successors, self.weights.entries, self.gamma, self.n_layers,
                 self.tolerance,
-            )  # fmt: skip
-        scores = x @ (sums.features @ weights.attention).swapaxes(1, 2)
-        K = attention_by_state(scores, sums.counts)
-        values = (K @ self._errors.errors[..., None])[..., 0].sum(axis=0)
+            ).errors  # fmt: skip
+            self._values = self._finite(values_by_errors(K, self._errors))
+        return self._values
+
+    def _values_of(self, x: FloatArray) -> FloatArray:
+        """Values of any features (m, d)."""
+        self._table()
+        scores = x @ (self._sums.features @ self.weights.attention).swapaxes(1, 2)
+        return self._finite(values_by_errors(attention_by_state(scores, self._sums.counts), self._errors))
+
+    def _finite(self, values: FloatArray) -> FloatArray:
         if not np.isfinite(values).all():
             raise ValueError(
-                f"the values after {self._errors.n_layers} layers are not finite: the layers diverge on this context,"
-                " or the rewards are too large"
+                f"the values after {self.n_layers} layers are not finite: the layers diverge on this context, or the"
+                " rewards are too large"
             )
-        return np.asarray(values)
+        return values
 
     def _key(self, obs: ArrayLike) -> Hashable:
         array = np.asarray(obs)

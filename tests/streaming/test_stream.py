@@ -289,3 +289,24 @@ def test_no_torch_no_gradient(agents):
     stream.append(1.0, 1, False, False)
     stream.value(0)
     assert all(torch.equal(before[name], tensor) for name, tensor in agent.model.state_dict().items())
+
+
+@pytest.mark.parametrize("features", FEATURES)
+def test_tolerance_stops_at_the_layer_that_changes_nothing_above_it(agents, features):
+    """The values are those of some depth; that depth's last layer is the first below the tolerance."""
+    agent, feature_map = agents["theory"], FEATURES[features]
+    stopped = agent.stream(feature_map, GAMMA, 15, 200, tolerance=1e-2)
+    by_depth = [agent.stream(feature_map, GAMMA, 15, n_layers) for n_layers in range(1, 201)]
+    for name, *arguments in random_events(np.random.default_rng(2), features, 25):
+        for stream in (stopped, *by_depth):
+            getattr(stream, name)(*arguments)
+    queries = np.arange(6) if features == "few states" else np.random.default_rng(0).uniform(-1, 1, (5, 2))
+    found = stopped.values(queries)
+    same = [k for k, stream in enumerate(by_depth) if np.allclose(stream.values(queries), found, atol=1e-12, rtol=0)]
+    assert len(same) == 1
+    changes = [np.abs(a._table() - b._table())[_touched(a)].max() for a, b in zip(by_depth[1:], by_depth, strict=False)]
+    assert next(k for k, change in enumerate(changes) if change <= 1e-2) + 1 == same[0]
+
+
+def _touched(stream):
+    return (stream._sums.counts > 0) | (stream._sums.successors > 0).any(axis=0)
