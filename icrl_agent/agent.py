@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from icrl_agent.collect import collect, single_spaces, without_history
 from icrl_agent.context import prompt_context
-from icrl_agent.depth import Depth, context_values, resolve_depth
+from icrl_agent.depth import Depth, check_tolerance, context_values, layer_weights, resolve_depth
 from icrl_agent.envs.solve import check_gamma, state_values
 from icrl_agent.estimate import estimate, refuse_endless
 from icrl_agent.features import FeatureMap, feature_map_for
@@ -21,6 +21,7 @@ from icrl_agent.model import SoftmaxICTD, load_weights, save_weights
 from icrl_agent.model.transformer import LayerKind
 from icrl_agent.queries import checked_queries, recorded_space
 from icrl_agent.results import Evaluation
+from icrl_agent.streaming import Stream
 from icrl_agent.transitions import Transitions
 from icrl_agent.truth import Task, induced_process
 from icrl_agent.wrappers.observation import HistoryWrapper, as_feature_map
@@ -28,9 +29,6 @@ from icrl_agent.wrappers.policy import PolicyLike
 from icrl_agent.wrappers.vector import HistoryWrapper as VectorHistoryWrapper
 
 __all__ = ["ICRLAgent"]
-
-#: Contexts whose states may all differ are evaluated with a matrix of this size squared.
-LONGEST_CONTINUOUS_CONTEXT = 20_000
 
 #: Folder of the weights that the package ships.
 SHIPPED_WEIGHTS = Path(__file__).parent / "weights"
@@ -142,6 +140,7 @@ class ICRLAgent:
         n_layers: Depth | None = None,
         feature_map: FeatureMap | Mapping[str, Any] | None = None,
         seed: int | None = None,
+        tolerance: float | None = None,
     ) -> Evaluation:
         """Estimate the values of a policy from ``n_steps`` real transitions: no gradient, no parameter changes.
 
@@ -161,6 +160,8 @@ class ICRLAgent:
             n_layers: depth; None = the model's own; "fixed_point" = the limit of infinitely many layers.
             feature_map: a feature map or its spec; None = the wrapper's, else the default for the space.
             seed: of the environment's reset and the policy's sampling; None = unseeded.
+            tolerance: stop after a layer that changes no value above it (``Evaluation.n_layers`` says which);
+                None = run all.
 
         Raises:
             ValueError: for an argument out of its range, features of another dimension than the weights', a reward
@@ -171,15 +172,12 @@ class ICRLAgent:
         n_steps = _positive_integer("n_steps", n_steps)
         seed = _checked_seed(seed)
         depth = resolve_depth(self.model, n_layers)
+        tolerance = check_tolerance(tolerance, depth)
         observation_space, _ = single_spaces(env)
         if isinstance(env, HistoryWrapper | VectorHistoryWrapper):
             feature_map = env.feature_map if feature_map is None else feature_map
             observation_space, _ = single_spaces(env.env)
         _refuse_buried_history(env)
-        if not isinstance(observation_space, spaces.Discrete) and n_steps > LONGEST_CONTINUOUS_CONTEXT:
-            raise ValueError(
-                f"contexts of continuous observations hold at most {LONGEST_CONTINUOUS_CONTEXT} steps, got {n_steps}"
-            )
         if not isinstance(observation_space, spaces.Discrete | spaces.Box | spaces.MultiDiscrete | spaces.MultiBinary):
             raise TypeError(
                 f"observation space {type(observation_space).__name__} is not supported: flatten it first with"
@@ -190,7 +188,9 @@ class ICRLAgent:
         true_values = None if task.mrp is None else state_values(task.mrp, gamma)
         asked = None if queries is None else checked_queries(queries, observation_space)
         transitions = collect(env, policy, n_steps, seed)
-        return estimate(self.model, transitions, chosen_map, observation_space, gamma, depth, asked, task, true_values)
+        return estimate(
+            self.model, transitions, chosen_map, observation_space, gamma, depth, asked, task, true_values, tolerance
+        )
 
     def evaluate_transitions(
         self,
@@ -199,6 +199,7 @@ class ICRLAgent:
         queries: ArrayLike | None = None,
         n_layers: Depth | None = None,
         feature_map: FeatureMap | Mapping[str, Any] | None = None,
+        tolerance: float | None = None,
     ) -> Evaluation:
         """Estimate values from recorded transitions, as ``evaluate`` does after its last step; no truth, no errors.
 
@@ -208,17 +209,19 @@ class ICRLAgent:
             queries: raw observations whose values are wanted; None = the visited states.
             n_layers: depth; None = the model's own.
             feature_map: a feature map or its spec; None = the default for integers from 0, or for vectors.
+            tolerance: as in ``evaluate``.
 
         Raises:
             ValueError: for an argument out of its range or features of another dimension than the weights'.
         """
         gamma = check_gamma(gamma)
         depth = resolve_depth(self.model, n_layers)
+        tolerance = check_tolerance(tolerance, depth)
         space = recorded_space(transitions, queries)
         asked = None if queries is None else checked_queries(queries, space)
         chosen_map = self._feature_map(feature_map, space)
         task = Task(None, "recorded transitions carry no truth")
-        return estimate(self.model, transitions, chosen_map, space, gamma, depth, asked, task, None)
+        return estimate(self.model, transitions, chosen_map, space, gamma, depth, asked, task, None, tolerance)
 
     def value(self, obs: Mapping[str, Any], gamma: float = 0.9, n_layers: Depth | None = None) -> float:
         """Value of the present state of one ``HistoryWrapper`` observation.
@@ -232,10 +235,38 @@ class ICRLAgent:
         context = prompt_context(obs, self.model.feature_dim)
         if gamma == 1:
             refuse_endless(context)
-        values, _ = context_values(self.model, context, gamma, resolve_depth(self.model, n_layers))
-        return float(values[context.query_state[0]])
+        found = context_values(self.model, context, gamma, resolve_depth(self.model, n_layers))
+        return float(found.values[context.query_state[0]])
 
-    def _feature_map(self, feature_map: FeatureMap | Mapping[str, Any] | None, space: spaces.Space[Any]) -> FeatureMap:
+    def stream(
+        self,
+        feature_map: FeatureMap | Mapping[str, Any],
+        gamma: float = 0.9,
+        context_length: int | None = None,
+        n_layers: Depth | None = None,
+        tolerance: float | None = None,
+    ) -> Stream:
+        """Return an empty history that is filled step by step and answers at every step, see ``Stream``.
+
+        Args:
+            feature_map: of the raw observations, or its spec.
+            gamma: discount factor in [0, 1].
+            context_length: columns in the sliding window, as in ``HistoryWrapper``; None = unbounded.
+            n_layers: depth; None = the model's own; "fixed_point" = the limit of infinitely many layers.
+            tolerance: stop after a layer that changes no value of a state in the context above it; None = run all.
+
+        Raises:
+            ValueError: for an argument out of its range or features of another dimension than the weights'.
+            TypeError: for something that is no feature map.
+        """
+        gamma, depth = check_gamma(gamma), resolve_depth(self.model, n_layers)
+        tolerance = check_tolerance(tolerance, depth)
+        if feature_map is None:
+            raise TypeError("a stream needs a feature map or its spec: it knows no observation space to choose one for")
+        chosen_map = self._feature_map(feature_map, None)
+        return Stream(layer_weights(self.model, depth), chosen_map, gamma, context_length, depth, tolerance)
+
+    def _feature_map(self, feature_map: FeatureMap | Mapping[str, Any] | None, space: Any) -> FeatureMap:
         if feature_map is None:
             return feature_map_for(space, self.model.feature_dim, self.feature_seed)
         chosen = as_feature_map(feature_map, space)

@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from icrl_agent.algorithms.kernel import fixed_point, spectral_radius
 from icrl_agent.context import Context
-from icrl_agent.model import SoftmaxICTD, affine_layer, merged_values
+from icrl_agent.model import SoftmaxICTD, affine_layer, chunked_layer, merged_values
+from icrl_agent.streaming.layers import FIXED_POINT, LARGEST_SOLVED, MOST_LAYERS, RELATIVE_CHANGE, Depth, LayerWeights
 
-__all__ = ["FIXED_POINT", "Depth", "context_values", "effective_step", "resolve_depth"]
+__all__ = [
+    "FIXED_POINT",
+    "ContextValues",
+    "Depth",
+    "check_tolerance",
+    "context_values",
+    "effective_step",
+    "layer_weights",
+    "resolve_depth",
+]
 
 FloatArray = NDArray[np.float64]
 
-FIXED_POINT: Literal["fixed_point"] = "fixed_point"
-#: A number of layers, or the limit of infinitely many.
-Depth = int | Literal["fixed_point"]
-
-#: Up to this many distinct states the limit is solved for directly.
-LARGEST_SOLVED = 500
-#: Beyond, layers are iterated until none changes a value by more than this part of the largest.
-RELATIVE_CHANGE, MOST_LAYERS = 1e-12, 100_000
+#: Above this many distinct states no matrix of their number squared is made.
+LARGEST_MERGED = 4096
 
 
 def resolve_depth(model: SoftmaxICTD, n_layers: Depth | None) -> Depth:
@@ -43,6 +50,31 @@ def resolve_depth(model: SoftmaxICTD, n_layers: Depth | None) -> Depth:
     return model.resolve_n_layers(n_layers)
 
 
+def check_tolerance(tolerance: float | None, depth: Depth) -> float | None:
+    """Return the largest change by a layer at which the layers stop; None = all run.
+
+    Raises:
+        ValueError: for one that is not a finite number of at least 0, or together with infinite depth.
+    """
+    if tolerance is None:
+        return None
+    number = isinstance(tolerance, int | float | np.integer | np.floating) and not isinstance(tolerance, bool)
+    if not (number and 0 <= tolerance < float("inf")):
+        raise ValueError(f"tolerance must be a finite number of at least 0 or None, got {tolerance!r}")
+    if depth == FIXED_POINT:
+        raise ValueError(f"give tolerance or {FIXED_POINT!r}, not both: the limit has no last layer")
+    return float(tolerance)
+
+
+def layer_weights(model: SoftmaxICTD, depth: Depth) -> LayerWeights:
+    """What of the model acts in its first ``depth`` layers, as float64 arrays."""
+    layers = range(1) if model.shared else range(int(depth))
+    return LayerWeights(
+        np.stack([model.attention_block(layer).detach().double().cpu().numpy() for layer in layers]),
+        np.stack([model.value_entries(layer).detach().double().cpu().numpy() for layer in layers]),
+    )
+
+
 def effective_step(model: SoftmaxICTD, gamma: float) -> tuple[float, float, float]:
     """Discount factor, step size and reward scale of the first layer as weighted softmax TD.
 
@@ -55,25 +87,73 @@ def effective_step(model: SoftmaxICTD, gamma: float) -> tuple[float, float, floa
     return -gamma * w_target / w_current, -w_current, -w_reward / w_current
 
 
-def context_values(model: SoftmaxICTD, context: Context, gamma: float, depth: Depth) -> tuple[FloatArray, float]:
-    """Values of the context's states, float64 (S,), and the largest change by the last layer.
+class ContextValues(NamedTuple):
+    """What the layers make of a context."""
+
+    values: FloatArray
+    """Of the context's states, (S,)."""
+    last_layer_change: float
+    """Largest change of any value by the last layer; 0 at infinite depth."""
+    n_layers: Depth
+    """Layers that ran."""
+
+
+def context_values(
+    model: SoftmaxICTD, context: Context, gamma: float, depth: Depth, tolerance: float | None = None
+) -> ContextValues:
+    """Run the layers on a context, at most ``depth`` of them, until one changes no value above ``tolerance``.
 
     Raises:
         ValueError: if the layers do not converge (fixed point; the spectral radius is named), or overflow.
     """
+    few = len(context.features) <= LARGEST_MERGED
     with torch.no_grad():
         if depth == FIXED_POINT:
             solve = _solved if len(context.features) <= LARGEST_SOLVED else _iterated
-            return solve(model, context, gamma), 0.0
-        values = merged_values(model, context.merged(model.attention_weight.device), gamma, depth)[:, 0]
-        change = float((values[-1] - values[-2]).abs().max())
-    result = np.asarray(values[-1].cpu())
+            return ContextValues(solve(model, context, gamma), 0.0, FIXED_POINT)
+        if few and tolerance is None:
+            by_layer = merged_values(model, context.merged(model.attention_weight.device), gamma, depth)[:, 0]
+            values, n_layers = by_layer[-1], depth
+            change = float((values - by_layer[-2]).abs().max())
+        else:
+            layer = _layer(model, context, gamma)
+            values, change, n_layers = _no_values(model, context), float("inf"), 0
+            while n_layers < depth and not (tolerance is not None and change <= tolerance):
+                step = layer(n_layers, values)
+                values, change, n_layers = values + step, float(step.abs().max()), n_layers + 1
+    result = np.asarray(values.cpu())
     if not np.isfinite(result).all():
         raise ValueError(
-            f"the values after {depth} layers are not finite: the layers diverge on this context, or the rewards are"
+            f"the values after {n_layers} layers are not finite: the layers diverge on this context, or the rewards are"
             " too large"
         )
-    return result, change
+    return ContextValues(result, change, n_layers)
+
+
+def _no_values(model: SoftmaxICTD, context: Context) -> Tensor:
+    return torch.zeros(len(context.features), dtype=torch.float64, device=model.attention_weight.device)
+
+
+def _layer(model: SoftmaxICTD, context: Context, gamma: float) -> Callable[[int, Tensor], Tensor]:
+    """Change of the state values (S,) by layer ``index``: an affine map that is kept, or attention in chunks."""
+    merged = context.merged(model.attention_weight.device)
+    dtype = merged.features.dtype
+    gammas = torch.full((1,), gamma, dtype=dtype, device=merged.features.device)
+
+    def weights(index: int) -> tuple[Tensor, Tensor]:
+        return model.attention_block(index).to(dtype), model.value_entries(index).to(dtype)
+
+    @lru_cache(maxsize=1)
+    def affine(index: int) -> tuple[Tensor, Tensor]:
+        return affine_layer(merged, *weights(index), gammas)
+
+    def change(index: int, values: Tensor) -> Tensor:
+        if len(context.features) > LARGEST_MERGED:
+            return chunked_layer(merged, *weights(index), gamma, values)
+        T, b = affine(0 if model.shared else index)
+        return T[0] @ values + b[0] - values
+
+    return change
 
 
 def _solved(model: SoftmaxICTD, context: Context, gamma: float) -> FloatArray:
@@ -92,15 +172,13 @@ def _solved(model: SoftmaxICTD, context: Context, gamma: float) -> FloatArray:
 
 
 def _iterated(model: SoftmaxICTD, context: Context, gamma: float) -> FloatArray:
-    merged = context.merged(model.attention_weight.device)
-    dtype = merged.features.dtype
-    gammas = torch.full((1,), gamma, dtype=dtype, device=merged.features.device)
-    T, b = affine_layer(merged, model.attention_block(0).to(dtype), model.value_entries(0).to(dtype), gammas)
-    values, change, growth = torch.zeros_like(b[0]), float("inf"), float("nan")
+    layer = _layer(model, context, gamma)
+    values = _no_values(model, context)
+    change, growth = float("inf"), float("nan")
     for _ in range(MOST_LAYERS):
-        following = T[0] @ values + b[0]
-        before, change = change, float((following - values).abs().max())
-        values = following
+        step = layer(0, values)
+        before, change = change, float(step.abs().max())
+        values = values + step
         growth = change / before if np.isfinite(change) and before > 0 else growth
         if not np.isfinite(change):
             break

@@ -32,6 +32,7 @@ def estimate(
     asked: NDArray[Any] | None,
     task: Task,
     true_values: NDArray[np.float64] | None,
+    tolerance: float | None = None,
 ) -> Evaluation:
     """Write transitions as one context, run the layers, and put values beside what is known.
 
@@ -45,6 +46,7 @@ def estimate(
         asked: raw observations; None = the states ``answered_states`` names.
         task: the reward process behind the transitions, or why it is unknown.
         true_values: of all states of that process, or None.
+        tolerance: stop after a layer that changes no value above it; None = run all.
 
     Raises:
         ValueError: for gamma 1 without certain termination, or layers that diverge.
@@ -54,8 +56,8 @@ def estimate(
     context = build_context(transitions, feature_map, states)
     if gamma == 1:
         refuse_endless(context)
-    by_state, last_layer_change = context_values(model, context, gamma, n_layers)
-    values = by_state[context.query_state]
+    found = context_values(model, context, gamma, n_layers, tolerance)
+    values = found.values[context.query_state]
     values[context.query_is_terminal] = 0.0
     seconds = time.perf_counter() - start
     first = int(space.start) if isinstance(space, spaces.Discrete) else 0
@@ -67,10 +69,10 @@ def estimate(
         true_values=None if true_values is None else true_values[states - first],
         **errors,
         n_steps=len(transitions),
-        n_layers=n_layers,
+        n_layers=found.n_layers,
         gamma=gamma,
         seconds=seconds,
-        diagnostics=_diagnostics(model, context, gamma, last_layer_change, isinstance(space, spaces.Discrete)),
+        diagnostics=_diagnostics(model, context, gamma, found.last_layer_change, isinstance(space, spaces.Discrete)),
         transitions=transitions,
         reason=reason,
     )

@@ -113,7 +113,7 @@ class Evaluation:
     n_steps: int
     """Transitions in the context."""
     n_layers: int | str
-    """Depth of the transformer, or "fixed_point"."""
+    """Layers that ran, or "fixed_point"."""
     gamma: float
     """Discount factor."""
     seconds: float

@@ -17,7 +17,7 @@ PACKAGE = Path(icrl_agent.__file__).parent
 LEVELS = [
     {"features", "prompt", "metrics", "algorithms", "envs"},
     {"wrappers"},
-    {"model"},
+    {"model", "streaming"},
     {"transitions", "collect", "truth", "context", "depth", "queries", "results", "figures", "estimate", "jobs"},
     {"agent"},
     {"train"},

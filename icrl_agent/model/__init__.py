@@ -1,5 +1,6 @@
-"""The softmax ICTD transformer: literal layers, the merged engine, and its weights on disk."""
+"""The softmax ICTD transformer: literal layers, the merged and the chunked engine, and its weights on disk."""
 
+from icrl_agent.model.chunked import chunked_layer
 from icrl_agent.model.merged import (
     MergedContext,
     affine_layer,
@@ -16,6 +17,7 @@ __all__ = [
     "SoftmaxICTD",
     "affine_layer",
     "attention_weights",
+    "chunked_layer",
     "dual_head_layer",
     "iterate_affine",
     "load_weights",

@@ -1,0 +1,6 @@
+"""Values that are kept up to date while transitions arrive."""
+
+from icrl_agent.streaming.layers import LayerWeights
+from icrl_agent.streaming.stream import Stream
+
+__all__ = ["LayerWeights", "Stream"]

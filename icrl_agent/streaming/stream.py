@@ -1,0 +1,190 @@
+"""A value at every step: one history whose values are kept up to date instead of computed anew."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from icrl_agent.features import FeatureMap
+from icrl_agent.streaming.layers import Depth, LayerWeights, attention_by_state, error_sums, values_by_errors
+from icrl_agent.streaming.sums import StateSums
+
+__all__ = ["Stream"]
+
+FloatArray = NDArray[np.float64]
+
+
+class Stream:
+    """The history of one environment, and the values that the transformer's layers give on it.
+
+    Made by ``ICRLAgent.stream``. Equal to the literal float64 forward pass on the same window at every step. A
+    transition costs O(S d) and a value O(S^2 L), or O(S^3 log L) for few states, where S counts the distinct
+    observations in the window, d features and L layers; how many transitions there are does not matter. Observations
+    that never repeat make S the window's length, with tables of 8 (2 + W) S^2 bytes (W pairs of weights, 1 if looped).
+
+    Episodes are those of ``PromptBuffer``: after ``terminated`` nothing follows, after ``truncated`` the last state's
+    value still counts, with both it terminated; ``reset`` in mid-episode is a truncation. ``context_length`` counts
+    columns: the transitions, and one for the last state of every ended episode.
+
+    Args:
+        weights: of the layers.
+        feature_map: callable on a batch of raw observations.
+        gamma: discount factor in [0, 1]. With 1 and a context that never ends values grow with the depth.
+        context_length: columns in the window, at least 1; None = everything since ``clear``.
+        n_layers: depth, or "fixed_point".
+        tolerance: stop after a layer that changes no value of a state in the context above it; None = run all.
+
+    Raises:
+        ValueError: for a context_length below 1.
+
+    >>> import icrl_agent
+    >>> from icrl_agent.features import OneHot
+    >>> agent = icrl_agent.ICRLAgent.from_theory(feature_dim=2, sharpness=50.0)
+    >>> stream = agent.stream(OneHot(2), gamma=0.5)
+    >>> stream.reset(0)
+    >>> stream.append(reward=1.0, next_obs=1, terminated=False, truncated=False)
+    >>> stream.append(reward=2.0, next_obs=0, terminated=True, truncated=False)
+    >>> stream.values([0, 1]).round(6)  # 1 + 0.5 v(1) and 2
+    array([2., 2.])
+    """
+
+    def __init__(
+        self,
+        weights: LayerWeights,
+        feature_map: FeatureMap,
+        gamma: float,
+        context_length: int | None,
+        n_layers: Depth,
+        tolerance: float | None = None,
+    ) -> None:
+        if context_length is not None and (
+            isinstance(context_length, bool) or not isinstance(context_length, int | np.integer) or context_length < 1
+        ):
+            raise ValueError(f"context_length must be an integer of at least 1 or None, got {context_length!r}")
+        self.weights, self.feature_map, self.gamma = weights, feature_map, gamma
+        self.context_length = None if context_length is None else int(context_length)
+        self.n_layers, self.tolerance = n_layers, tolerance
+        self._sums = StateSums(weights.attention, self.context_length)
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everything, the present state included; ``reset`` comes next."""
+        self._sums.clear()
+        self._present: int | None = None
+        self._has_steps = self._has_ended = False
+        self._shape: tuple[int, ...] | None = None
+        self._values: FloatArray | None = None
+        self._errors = np.zeros((1, 0))
+
+    @property
+    def n_transitions(self) -> int:
+        """Transitions in the context."""
+        return int(self._sums.counts.sum())
+
+    def reset(self, obs: ArrayLike) -> None:
+        """Start an episode at a raw observation; keeps the context.
+
+        Raises:
+            ValueError: for an observation of another shape or without finite features; the stream is then unchanged.
+        """
+        slot = self._hold(obs)
+        self._values = None
+        if self._present is not None:
+            if self._has_steps:
+                self._sums.add_end(self._present)
+            else:
+                self._sums.release(self._present)
+        self._present = slot
+        self._has_steps = self._has_ended = False
+
+    def append(self, reward: float, next_obs: ArrayLike, terminated: bool, truncated: bool) -> None:
+        """Record the transition from the present state to a raw observation.
+
+        Raises:
+            ValueError: for a reward that is not finite, or an observation as in ``reset``; the stream is then
+                unchanged.
+            RuntimeError: without a running episode (``reset`` comes first).
+        """
+        if self._present is None or self._has_ended:
+            raise RuntimeError("append needs a running episode: call reset with its first state before")
+        number = float(reward)
+        if not math.isfinite(number):
+            raise ValueError(f"reward must be a finite number, got {reward!r}")
+        slot = self._hold(next_obs)
+        self._values = None
+        self._sums.add(self._present, slot, number, 0.0 if terminated else 1.0)
+        self._present = slot
+        self._has_steps, self._has_ended = True, bool(terminated or truncated)
+
+    def value(self, obs: ArrayLike) -> float:
+        """Value of one raw observation, seen before or not; 0 in a context without transitions.
+
+        Raises:
+            ValueError: for an observation as in ``reset``, or layers that diverge.
+        """
+        slot = self._sums.slot(self._key(obs))
+        return float(self._table()[slot] if slot is not None else self._values_of(self._features(obs)[None])[0])
+
+    def values(self, queries: ArrayLike) -> FloatArray:
+        """Values of a batch of raw observations, float64 (m,).
+
+        Raises:
+            ValueError: for observations as in ``reset``, or layers that diverge.
+        """
+        asked = np.asarray(queries)
+        if asked.ndim == 0 or (self._shape is not None and asked.shape[1:] != self._shape):
+            raise ValueError(f"queries must be a batch of observations of shape {self._shape}, got shape {asked.shape}")
+        if not len(asked):
+            return np.zeros(0)
+        x = np.asarray(self.feature_map(asked), np.float64)
+        if not np.isfinite(x).all():
+            raise ValueError("queries must have finite features")
+        return self._values_of(x)
+
+    def _table(self) -> FloatArray:
+        """Values by slot, (S,); computed once for every change of the context."""
+        if self._values is None:
+            sums = self._sums
+            K = attention_by_state(sums.scores, sums.counts)
+            self._errors = error_sums(
+                K, sums.counts, sums.reward_sum, sums.successors, self.weights.entries, self.gamma, self.n_layers,
+                self.tolerance,
+            ).errors  # fmt: skip
+            self._values = self._finite(values_by_errors(K, self._errors))
+        return self._values
+
+    def _values_of(self, x: FloatArray) -> FloatArray:
+        """Values of any features (m, d)."""
+        self._table()
+        scores = x @ (self._sums.features @ self.weights.attention).swapaxes(1, 2)
+        return self._finite(values_by_errors(attention_by_state(scores, self._sums.counts), self._errors))
+
+    def _finite(self, values: FloatArray) -> FloatArray:
+        if not np.isfinite(values).all():
+            raise ValueError(
+                f"the values after {self.n_layers} layers are not finite: the layers diverge on this context, or the"
+                " rewards are too large"
+            )
+        return values
+
+    def _key(self, obs: ArrayLike) -> Hashable:
+        array = np.asarray(obs)
+        if self._shape is not None and array.shape != self._shape:
+            raise ValueError(f"observations of this stream have shape {self._shape}, got shape {array.shape}")
+        if array.dtype.kind in "biu":
+            return "integer", array.astype(np.int64).tobytes()
+        return "real", (array.astype(np.float64) + 0.0).tobytes()  # + 0.0: no negative zero
+
+    def _features(self, obs: ArrayLike) -> FloatArray:
+        x: FloatArray = np.asarray(self.feature_map(np.asarray(obs)[None]), np.float64)[0]
+        if not np.isfinite(x).all():
+            raise ValueError(f"observation {obs!r} has features that are not finite")
+        return x
+
+    def _hold(self, obs: ArrayLike) -> int:
+        slot = self._sums.hold(self._key(obs), lambda: self._features(obs))
+        self._shape = np.shape(obs)
+        return slot
