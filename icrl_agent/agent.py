@@ -21,7 +21,7 @@ from icrl_agent.model import SoftmaxICTD, load_weights, save_weights
 from icrl_agent.model.transformer import LayerKind
 from icrl_agent.queries import checked_queries, recorded_space
 from icrl_agent.results import Evaluation
-from icrl_agent.streaming import Stream
+from icrl_agent.streaming import LayerWeights, Stream, VectorStream
 from icrl_agent.transitions import Transitions
 from icrl_agent.truth import Task, induced_process
 from icrl_agent.wrappers.observation import HistoryWrapper, as_feature_map
@@ -259,12 +259,40 @@ class ICRLAgent:
             ValueError: for an argument out of its range or features of another dimension than the weights'.
             TypeError: for something that is no feature map.
         """
-        gamma, depth = check_gamma(gamma), resolve_depth(self.model, n_layers)
-        tolerance = check_tolerance(tolerance, depth)
+        return Stream(*self._stream_arguments(feature_map, gamma, context_length, n_layers, tolerance))
+
+    def vector_stream(
+        self,
+        num_envs: int,
+        feature_map: FeatureMap | Mapping[str, Any],
+        gamma: float = 0.9,
+        context_length: int | None = None,
+        n_layers: Depth | None = None,
+        tolerance: float | None = None,
+    ) -> VectorStream:
+        """Return ``num_envs`` empty histories that are filled and asked together; the rest as in ``stream``."""
+        arguments = self._stream_arguments(feature_map, gamma, context_length, n_layers, tolerance)
+        return VectorStream(*arguments, num_envs)
+
+    def _stream_arguments(
+        self,
+        feature_map: FeatureMap | Mapping[str, Any],
+        gamma: float,
+        context_length: int | None,
+        n_layers: Depth | None,
+        tolerance: float | None,
+    ) -> tuple[LayerWeights, FeatureMap, float, int | None, Depth, float | None]:
+        depth = resolve_depth(self.model, n_layers)
         if feature_map is None:
             raise TypeError("a stream needs a feature map or its spec: it knows no observation space to choose one for")
-        chosen_map = self._feature_map(feature_map, None)
-        return Stream(layer_weights(self.model, depth), chosen_map, gamma, context_length, depth, tolerance)
+        return (
+            layer_weights(self.model, depth),
+            self._feature_map(feature_map, None),
+            check_gamma(gamma),
+            context_length,
+            depth,
+            check_tolerance(tolerance, depth),
+        )
 
     def _feature_map(self, feature_map: FeatureMap | Mapping[str, Any] | None, space: Any) -> FeatureMap:
         if feature_map is None:
