@@ -33,7 +33,7 @@ Depth = int | Literal["fixed_point"]
 #: Scores that differ by less share their exponentials between contexts: the smallest is far above underflow.
 LARGEST_SPREAD = 300.0
 #: Up to this many states I + B K is formed: a layer is then one product, and twice as many layers its square.
-LARGEST_SQUARED = 32
+LARGEST_SQUARED = 64
 #: Up to this many states the limit of infinitely many layers is solved for directly.
 LARGEST_SOLVED = 500
 #: Beyond, layers are iterated until none changes a value by more than this part of the largest.
