@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 import torch
@@ -15,15 +15,15 @@ from icrl_agent.collect import collect, single_spaces, without_history
 from icrl_agent.context import prompt_context
 from icrl_agent.depth import Depth, check_tolerance, context_values, layer_weights, resolve_depth
 from icrl_agent.envs.solve import check_gamma, state_values
-from icrl_agent.estimate import estimate, refuse_endless
+from icrl_agent.estimate import estimate, estimate_each, refuse_endless
 from icrl_agent.features import FeatureMap, feature_map_for
 from icrl_agent.model import SoftmaxICTD, load_weights, save_weights
 from icrl_agent.model.transformer import LayerKind
 from icrl_agent.queries import checked_queries, recorded_space
 from icrl_agent.results import Evaluation
-from icrl_agent.streaming import Stream
+from icrl_agent.streaming import LayerWeights, Stream, VectorStream
 from icrl_agent.transitions import Transitions
-from icrl_agent.truth import Task, induced_process
+from icrl_agent.truth import Task, induced_process, induced_processes
 from icrl_agent.wrappers.observation import HistoryWrapper, as_feature_map
 from icrl_agent.wrappers.policy import PolicyLike
 from icrl_agent.wrappers.vector import HistoryWrapper as VectorHistoryWrapper
@@ -130,6 +130,7 @@ class ICRLAgent:
             raise ValueError(f"device {device!r} is not available: {error}") from error
         return self
 
+    @overload
     def evaluate(
         self,
         env: Any,
@@ -141,7 +142,40 @@ class ICRLAgent:
         feature_map: FeatureMap | Mapping[str, Any] | None = None,
         seed: int | None = None,
         tolerance: float | None = None,
-    ) -> Evaluation:
+        *,
+        per_env: Literal[False] = False,
+    ) -> Evaluation: ...
+
+    @overload
+    def evaluate(
+        self,
+        env: Any,
+        policy: PolicyLike = None,
+        n_steps: int = 1000,
+        gamma: float = 0.9,
+        queries: ArrayLike | None = None,
+        n_layers: Depth | None = None,
+        feature_map: FeatureMap | Mapping[str, Any] | None = None,
+        seed: int | None = None,
+        tolerance: float | None = None,
+        *,
+        per_env: Literal[True],
+    ) -> list[Evaluation]: ...
+
+    def evaluate(
+        self,
+        env: Any,
+        policy: PolicyLike = None,
+        n_steps: int = 1000,
+        gamma: float = 0.9,
+        queries: ArrayLike | None = None,
+        n_layers: Depth | None = None,
+        feature_map: FeatureMap | Mapping[str, Any] | None = None,
+        seed: int | None = None,
+        tolerance: float | None = None,
+        *,
+        per_env: bool = False,
+    ) -> Evaluation | list[Evaluation]:
         """Estimate the values of a policy from ``n_steps`` real transitions: no gradient, no parameter changes.
 
         Resets the environment, takes exactly ``n_steps`` transitions (over all copies of a vector environment),
@@ -153,7 +187,7 @@ class ICRLAgent:
                 window is left empty), a Gymnasium vector environment, or a Stable-Baselines3 VecEnv.
             policy: None = sample the action space; a table (n_states, n_actions); a function of the raw observation;
                 or a model with ``predict``.
-            n_steps: transitions, at least 1.
+            n_steps: transitions, at least 1; of every copy with ``per_env``.
             gamma: discount factor in [0, 1]; 1 where termination is certain.
             queries: raw observations whose values are wanted; None = all states of a Discrete space (the visited
                 ones above 10,000), the visited states of a Box space.
@@ -162,10 +196,12 @@ class ICRLAgent:
             seed: of the environment's reset and the policy's sampling; None = unseeded.
             tolerance: stop after a layer that changes no value above it (``Evaluation.n_layers`` says which);
                 None = run all.
+            per_env: one context per copy of a vector environment instead of one from all; returns a list with one
+                ``Evaluation`` per copy, in the copies' order. The copies may then play different tasks.
 
         Raises:
             ValueError: for an argument out of its range, features of another dimension than the weights', a reward
-                that is not finite, copies that play different tasks, gamma 1 without certain termination.
+                that is not finite, copies with different tasks in one context, gamma 1 without certain termination.
             TypeError: for something that is no environment, or a policy or space that is not supported.
         """
         gamma = check_gamma(gamma)
@@ -178,19 +214,24 @@ class ICRLAgent:
             feature_map = env.feature_map if feature_map is None else feature_map
             observation_space, _ = single_spaces(env.env)
         _refuse_buried_history(env)
+        if per_env and not hasattr(env, "num_envs"):
+            raise TypeError(f"per_env needs a vector environment, got {type(env).__name__}")
         if not isinstance(observation_space, spaces.Discrete | spaces.Box | spaces.MultiDiscrete | spaces.MultiBinary):
             raise TypeError(
                 f"observation space {type(observation_space).__name__} is not supported: flatten it first with"
                 " gymnasium.wrappers.FlattenObservation"
             )
         chosen_map = self._feature_map(feature_map, observation_space)
-        task = induced_process(env, policy)
-        true_values = None if task.mrp is None else state_values(task.mrp, gamma)
+        tasks = induced_processes(env, policy) if per_env else [induced_process(env, policy)]
+        truths = {id(task): None if task.mrp is None else state_values(task.mrp, gamma) for task in tasks}
+        true_values = [truths[id(task)] for task in tasks]
         asked = None if queries is None else checked_queries(queries, observation_space)
-        transitions = collect(env, policy, n_steps, seed)
-        return estimate(
-            self.model, transitions, chosen_map, observation_space, gamma, depth, asked, task, true_values, tolerance
+        transitions = collect(env, policy, n_steps, seed, per_env=per_env)
+        contexts = transitions.by_copy(len(tasks)) if per_env else [transitions]
+        results = estimate_each(
+            self.model, contexts, chosen_map, observation_space, gamma, depth, asked, tasks, true_values, tolerance
         )
+        return results if per_env else results[0]
 
     def evaluate_transitions(
         self,
@@ -259,12 +300,40 @@ class ICRLAgent:
             ValueError: for an argument out of its range or features of another dimension than the weights'.
             TypeError: for something that is no feature map.
         """
-        gamma, depth = check_gamma(gamma), resolve_depth(self.model, n_layers)
-        tolerance = check_tolerance(tolerance, depth)
+        return Stream(*self._stream_arguments(feature_map, gamma, context_length, n_layers, tolerance))
+
+    def vector_stream(
+        self,
+        num_envs: int,
+        feature_map: FeatureMap | Mapping[str, Any],
+        gamma: float = 0.9,
+        context_length: int | None = None,
+        n_layers: Depth | None = None,
+        tolerance: float | None = None,
+    ) -> VectorStream:
+        """Return ``num_envs`` empty histories that are filled and asked together; the rest as in ``stream``."""
+        arguments = self._stream_arguments(feature_map, gamma, context_length, n_layers, tolerance)
+        return VectorStream(*arguments, num_envs)
+
+    def _stream_arguments(
+        self,
+        feature_map: FeatureMap | Mapping[str, Any],
+        gamma: float,
+        context_length: int | None,
+        n_layers: Depth | None,
+        tolerance: float | None,
+    ) -> tuple[LayerWeights, FeatureMap, float, int | None, Depth, float | None]:
+        depth = resolve_depth(self.model, n_layers)
         if feature_map is None:
             raise TypeError("a stream needs a feature map or its spec: it knows no observation space to choose one for")
-        chosen_map = self._feature_map(feature_map, None)
-        return Stream(layer_weights(self.model, depth), chosen_map, gamma, context_length, depth, tolerance)
+        return (
+            layer_weights(self.model, depth),
+            self._feature_map(feature_map, None),
+            check_gamma(gamma),
+            context_length,
+            depth,
+            check_tolerance(tolerance, depth),
+        )
 
     def _feature_map(self, feature_map: FeatureMap | Mapping[str, Any] | None, space: Any) -> FeatureMap:
         if feature_map is None:

@@ -53,7 +53,7 @@ def single_spaces(env: Any) -> tuple[spaces.Space[Any], spaces.Space[Any]]:
     raise TypeError(f"env must be a Gymnasium environment, vector environment or SB3 VecEnv, got {type(env).__name__}")
 
 
-def collect(env: Any, policy: PolicyLike, n_steps: int, seed: int | None) -> Transitions:
+def collect(env: Any, policy: PolicyLike, n_steps: int, seed: int | None, *, per_env: bool = False) -> Transitions:
     """Reset the environment and take exactly ``n_steps`` real transitions, over all copies, interleaved.
 
     Never waits for an episode's end. Transitions of the last batch beyond ``n_steps`` are left out. The global
@@ -65,6 +65,7 @@ def collect(env: Any, policy: PolicyLike, n_steps: int, seed: int | None) -> Tra
         policy: see ``BoundPolicy``.
         n_steps: number of transitions, at least 1.
         seed: of the environment's reset and of the policy; None = unseeded.
+        per_env: take ``n_steps`` transitions of every copy instead.
 
     Raises:
         ValueError: for n_steps below 1, a reward that is not a finite number (the step is named), an action outside
@@ -86,7 +87,7 @@ def collect(env: Any, policy: PolicyLike, n_steps: int, seed: int | None) -> Tra
             steps = _vector_steps(env, bound, seed)
         else:
             steps = _sb3_steps(env, bound, seed)
-        return _gathered(steps, n_steps)
+        return _gathered(steps, n_steps, env.num_envs if per_env else None)
 
 
 class _Step(NamedTuple):
@@ -155,28 +156,29 @@ def _sb3_steps(env: Any, policy: BoundPolicy, seed: int | None) -> Iterator[_Ste
         observations = raw_next
 
 
-def _gathered(steps: Iterator[_Step], n_steps: int) -> Transitions:
-    """Concatenate batches until there are n_steps real transitions."""
+def _gathered(steps: Iterator[_Step], n_steps: int, num_envs: int | None) -> Transitions:
+    """Concatenate batches until there are n_steps real transitions, of every one of num_envs copies where given."""
     kept: list[_Step] = []
     which_copy: list[NDArray[np.intp]] = []
-    missing = n_steps
-    while missing > 0:
+    missing, taken = np.full(num_envs or 1, n_steps), 0
+    while missing.any():
         step = next(steps)
-        if step.real.all() and len(step.real) <= missing:
-            copies = np.arange(len(step.real))
-        else:
-            copies = np.flatnonzero(step.real)[:missing]
+        copies = np.flatnonzero(step.real & (missing > 0))
+        if num_envs is None:
+            copies = copies[: missing[0]]
+        if len(copies) < len(step.real):
             step = _Step(*(np.asarray(part)[copies] for part in step))
         for row, reward in enumerate(step.rewards):
             if not (isinstance(reward, int | float | np.floating | np.integer) and np.isfinite(reward)):
-                at = n_steps - missing + row + 1
+                at = taken + row + 1
                 shown = reward.item() if isinstance(reward, np.generic) else reward
                 raise ValueError(
                     f"the environment returned reward {shown!r} at step {at}, rewards must be finite numbers"
                 )
         kept.append(step)
         which_copy.append(copies)
-        missing -= len(copies)
+        taken += len(copies)
+        missing[copies if num_envs else 0] -= 1 if num_envs else len(copies)
     columns = [np.concatenate([np.asarray(part) for part in parts]) for parts in zip(*kept, strict=True)]
     for name, flags in zip(("terminated", "truncated"), columns[3:5], strict=True):
         if flags.dtype != np.bool_:

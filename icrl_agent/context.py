@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from icrl_agent.model import MergedContext, merge_transitions
 from icrl_agent.prompt import MEMORY_ROWS, feature_rows, reward_row
 from icrl_agent.transitions import Transitions
 
-__all__ = ["Context", "build_context", "prompt_context"]
+__all__ = ["Context", "build_context", "build_contexts", "prompt_context"]
 
 IntArray = NDArray[np.intp]
 FloatArray = NDArray[np.float64]
@@ -110,18 +110,24 @@ class Context:
 
 def build_context(transitions: Transitions, feature_map: FeatureMap, queries: NDArray[Any]) -> Context:
     """Merge the observations of transitions and queries into distinct states and map them to features."""
-    n = len(transitions)
-    everything = np.concatenate([transitions.observations, transitions.next_observations, queries])
-    distinct, state = _distinct(everything)
-    return Context(
-        features=np.asarray(feature_map(distinct), dtype=np.float64),
-        source_state=state[:n],
-        next_state=state[n : 2 * n],
-        rewards=transitions.rewards,
-        continues=transitions.continues,
-        queries=queries,
-        query_state=state[2 * n :],
+    return build_contexts([transitions], feature_map, queries)[0]
+
+
+def build_contexts(transitions: Sequence[Transitions], feature_map: FeatureMap, queries: NDArray[Any]) -> list[Context]:
+    """One context per copy; all of them number the distinct states of all copies in the same way."""
+    sizes = [len(one) for one in transitions]
+    sources, successors = (
+        np.concatenate([getattr(one, name) for one in transitions]) for name in ("observations", "next_observations")
     )
+    distinct, state = _distinct(np.concatenate([sources, successors, queries]))
+    features = np.asarray(feature_map(distinct), dtype=np.float64)
+    source_state, next_state, query_state = np.split(state, [len(sources), 2 * len(sources)])
+    ends = np.cumsum(sizes)[:-1]
+    parts = zip(transitions, np.split(source_state, ends), np.split(next_state, ends), strict=True)
+    return [
+        Context(features, left, entered, one.rewards, one.continues, queries, query_state)
+        for one, left, entered in parts
+    ]
 
 
 def prompt_context(observation: Mapping[str, Any], feature_dim: int) -> Context:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -13,13 +13,15 @@ from torch import Tensor
 
 from icrl_agent.algorithms.kernel import fixed_point, spectral_radius
 from icrl_agent.context import Context
-from icrl_agent.model import SoftmaxICTD, affine_layer, chunked_layer, merged_values
+from icrl_agent.model import SoftmaxICTD, affine_layer, chunked_layer, merge_transitions, merged_values
 from icrl_agent.streaming.layers import FIXED_POINT, LARGEST_SOLVED, MOST_LAYERS, RELATIVE_CHANGE, Depth, LayerWeights
+from icrl_agent.streaming.observations import finite_values
 
 __all__ = [
     "FIXED_POINT",
     "ContextValues",
     "Depth",
+    "batch_values",
     "check_tolerance",
     "context_values",
     "effective_step",
@@ -121,13 +123,37 @@ def context_values(
             while n_layers < depth and not (tolerance is not None and change <= tolerance):
                 step = layer(n_layers, values)
                 values, change, n_layers = values + step, float(step.abs().max()), n_layers + 1
-    result = np.asarray(values.cpu())
-    if not np.isfinite(result).all():
-        raise ValueError(
-            f"the values after {n_layers} layers are not finite: the layers diverge on this context, or the rewards are"
-            " too large"
-        )
-    return ContextValues(result, change, n_layers)
+    return ContextValues(finite_values(np.asarray(values.cpu()), n_layers), change, n_layers)
+
+
+def batch_values(
+    model: SoftmaxICTD, contexts: Sequence[Context], gamma: float, depth: int, tolerance: float | None = None
+) -> list[ContextValues]:
+    """``context_values`` of contexts that number the same states and have equally many transitions, in one batch.
+
+    Raises:
+        ValueError: if the layers overflow on one of them.
+    """
+    device = model.attention_weight.device
+
+    def stacked(name: str) -> Tensor:
+        return torch.as_tensor(np.stack([getattr(context, name) for context in contexts]), device=device)
+
+    features = torch.as_tensor(contexts[0].features, device=device)[None]
+    arrays = [stacked(name) for name in ("source_state", "next_state", "rewards", "continues")]
+    merged = merge_transitions(features.expand(len(contexts), -1, -1), *arrays)._replace(features=features)
+    with torch.no_grad():
+        by_layer = merged_values(model, merged, gamma, depth)
+        # Each context has states of its own among those of all.
+        own = torch.zeros(by_layer.shape[1:], dtype=torch.bool, device=device)
+        own.scatter_(1, torch.cat([arrays[0], arrays[1], stacked("query_state")], dim=1), True)
+        changes = ((by_layer[1:] - by_layer[:-1]).abs() * own).amax(dim=2).cpu().numpy()
+    last = np.full(len(contexts), depth)
+    if tolerance is not None:
+        below = changes <= tolerance
+        last = np.where(below.any(axis=0), below.argmax(axis=0) + 1, depth)
+    values = by_layer.cpu().numpy()
+    return [ContextValues(finite_values(values[n, i], n), float(changes[n - 1, i]), int(n)) for i, n in enumerate(last)]
 
 
 def _no_values(model: SoftmaxICTD, context: Context) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -10,8 +11,8 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from icrl_agent.context import Context, build_context
-from icrl_agent.depth import Depth, context_values, effective_step
+from icrl_agent.context import Context, build_context, build_contexts
+from icrl_agent.depth import FIXED_POINT, ContextValues, Depth, batch_values, context_values, effective_step
 from icrl_agent.features import FeatureMap
 from icrl_agent.model import SoftmaxICTD
 from icrl_agent.queries import answered_states
@@ -19,7 +20,10 @@ from icrl_agent.results import Diagnostics, Evaluation
 from icrl_agent.transitions import Transitions
 from icrl_agent.truth import Task, value_errors
 
-__all__ = ["estimate", "refuse_endless"]
+__all__ = ["estimate", "estimate_each", "refuse_endless"]
+
+#: Largest number of entries of the matrices of a batch, contexts x states squared: 1 GiB in float64.
+LARGEST_BATCH = 2**27
 
 
 def estimate(
@@ -57,11 +61,67 @@ def estimate(
     if gamma == 1:
         refuse_endless(context)
     found = context_values(model, context, gamma, n_layers, tolerance)
+    seconds = time.perf_counter() - start
+    return _evaluation(
+        model, transitions, context, found, space, gamma, task, true_values, seconds, all_states=asked is None
+    )
+
+
+def estimate_each(
+    model: SoftmaxICTD,
+    transitions: Sequence[Transitions],
+    feature_map: FeatureMap,
+    space: spaces.Space[Any],
+    gamma: float,
+    n_layers: Depth,
+    asked: NDArray[Any] | None,
+    tasks: Sequence[Task],
+    true_values: Sequence[NDArray[np.float64] | None],
+    tolerance: float | None = None,
+) -> list[Evaluation]:
+    """``estimate`` of many contexts of equal length; where they share their states, in one batch of small matrices.
+
+    ``seconds`` of each is then its share of the batch.
+    """
+    batch = len(transitions)
+    small = isinstance(space, spaces.Discrete) and batch * int(space.n) ** 2 <= LARGEST_BATCH
+    if batch == 1 or not small or n_layers == FIXED_POINT:
+        return [
+            estimate(model, one, feature_map, space, gamma, n_layers, asked, task, true, tolerance)
+            for one, task, true in zip(transitions, tasks, true_values, strict=True)
+        ]
+    start = time.perf_counter()
+    states = answered_states(space, transitions[0]) if asked is None else asked
+    contexts = build_contexts(transitions, feature_map, states)
+    if gamma == 1:
+        for context in contexts:
+            refuse_endless(context)
+    found = batch_values(model, contexts, gamma, n_layers, tolerance)
+    seconds = (time.perf_counter() - start) / batch
+    return [
+        _evaluation(model, one, context, values, space, gamma, task, true, seconds, all_states=asked is None)
+        for one, context, values, task, true in zip(transitions, contexts, found, tasks, true_values, strict=True)
+    ]
+
+
+def _evaluation(
+    model: SoftmaxICTD,
+    transitions: Transitions,
+    context: Context,
+    found: ContextValues,
+    space: spaces.Space[Any],
+    gamma: float,
+    task: Task,
+    true_values: NDArray[np.float64] | None,
+    seconds: float,
+    *,
+    all_states: bool,
+) -> Evaluation:
+    states = context.queries
+    first = int(space.start) if isinstance(space, spaces.Discrete) else 0
     values = found.values[context.query_state]
     values[context.query_is_terminal] = 0.0
-    seconds = time.perf_counter() - start
-    first = int(space.start) if isinstance(space, spaces.Discrete) else 0
-    errors, reason = value_errors(values, states, task, true_values, all_states=asked is None)
+    errors, reason = value_errors(values, states, task, true_values, all_states=all_states)
     return Evaluation(
         states=states,
         values=values,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -82,6 +82,14 @@ class Transitions:
         continues = np.ones(n_columns)
         continues[column] = self.continues[order]
         return Columns(observations, rewards, source_mask, continues)
+
+    def by_copy(self, num_envs: int) -> list[Transitions]:
+        """The transitions of each copy, in the order they happened."""
+        order = np.argsort(self.copy, kind="stable")
+        ends = np.cumsum(np.bincount(self.copy, minlength=num_envs))[:-1]
+        columns = (getattr(self, item.name) for item in fields(self))
+        parts = zip(*(np.split(column[order], ends) for column in columns), strict=True)
+        return [Transitions(*part) for part in parts]
 
     def first(self, n: int) -> Transitions:
         """The first n transitions."""

@@ -24,7 +24,7 @@ from icrl_agent.metrics import centred_msve, msve, normalized_msve
 from icrl_agent.wrappers.policy import BoundPolicy, PolicyLike, PolicyWrapper
 from icrl_agent.wrappers.vector import PolicyWrapper as VectorPolicyWrapper
 
-__all__ = ["Task", "induced_process", "value_errors"]
+__all__ = ["Task", "induced_process", "induced_processes", "value_errors"]
 
 #: Wrappers that leave rewards, observations and actions as they are (a time limit is no end: it bootstraps).
 _TRANSPARENT = (
@@ -59,40 +59,70 @@ def induced_process(env: Any, policy: PolicyLike) -> Task:
     Raises:
         ValueError: if the copies of a vector environment play different tables, or a policy table does not fit.
     """
+    return _processes(env, policy, per_env=False)[0]
+
+
+def induced_processes(env: Any, policy: PolicyLike) -> list[Task]:
+    """The process of every copy of a vector environment; the copies may play different tables.
+
+    Raises:
+        ValueError: if a policy table does not fit.
+    """
+    return _processes(env, policy, per_env=True)
+
+
+def _processes(env: Any, policy: PolicyLike, *, per_env: bool) -> list[Task]:
     env = without_history(env)
-    tables = _tables(env)
-    if tables.mdp is None:
-        return Task(None, tables.reason)
-    bound = tables.policies[0] if tables.policies else BoundPolicy(policy, *single_spaces(env))
-    table = bound.table()
-    if table is None:
-        return Task(None, "the policy is no table: its action probabilities are not known")
-    return Task(tables.mdp.policy_mrp(table), None)
+    known: dict[tuple[int, int], Task] = {}
+
+    def process(tables: _Tables) -> Task:
+        if tables.mdp is None:
+            return Task(None, tables.reason)
+        bound = tables.policies[0] if tables.policies else given
+        key = id(tables.mdp), id(bound)
+        if key not in known:
+            table = bound.table()
+            known[key] = (
+                Task(None, "the policy is no table: its action probabilities are not known")
+                if table is None
+                else Task(tables.mdp.policy_mrp(table), None)
+            )
+        return known[key]
+
+    copies = _tables(env, per_env)
+    if any(tables.mdp is not None and not tables.policies for tables in copies):
+        given = BoundPolicy(policy, *single_spaces(env))
+    return [process(tables) for tables in copies]
 
 
-def _tables(env: Any) -> _Tables:
+def _tables(env: Any, per_env: bool) -> list[_Tables]:
+    """Of every copy, or (not per_env) once for all copies."""
     if isinstance(env, gym.Env):
-        return _single_tables(env)
+        return [_single_tables(env)]
+    times = env.num_envs if per_env else 1
     if isinstance(env, VectorWrapper):
-        below = _tables(env.env)
+        below = _tables(env.env, per_env)
         if type(env) is VectorPolicyWrapper:
             # A policy that is folded in further below acts on the tables; this one has a single action.
-            return below if below.policies else below._replace(policies=[env.policy])
-        return below if type(env) in _TRANSPARENT_VECTOR else _unknown_wrapper(env)
+            return [tables if tables.policies else tables._replace(policies=[env.policy]) for tables in below]
+        return below if type(env) in _TRANSPARENT_VECTOR else [_unknown_wrapper(env)] * times
     if isinstance(env, TabularVectorEnv):
-        return _Tables(env.mdp, [], None)
+        return [_Tables(env.mdp, [], None)] * times
     if isinstance(env, SyncVectorEnv):
-        return _shared_tables(env.envs)
+        return _listed_tables(env.envs, per_env)
     if is_sb3_vec_env(env) and "venv" in vars(env):  # a VecEnvWrapper, which passes on its inner attributes
-        below = _tables(env.venv)
-        return below if _is_sb3(env, "vec_env.vec_monitor", "vec_env.vec_check_nan") else _unknown_wrapper(env)
+        below = _tables(env.venv, per_env)
+        known = _is_sb3(env, "vec_env.vec_monitor", "vec_env.vec_check_nan")
+        return below if known else [_unknown_wrapper(env)] * times
     if is_sb3_vec_env(env) and isinstance(getattr(env, "envs", None), list):
-        return _shared_tables(env.envs)
+        return _listed_tables(env.envs, per_env)
     if isinstance(env, VectorEnv) and not isinstance(env, AsyncVectorEnv):
-        return _Tables(None, [], f"{type(env).__name__} has no tables of its transitions")
+        return [_Tables(None, [], f"{type(env).__name__} has no tables of its transitions")] * times
     # Copies in other processes: their wrappers are out of sight, but different tasks still must not be mixed.
-    _refuse_different_tables(list(_remote_tables(env)))
-    return _Tables(None, [], f"the copies of {type(env).__name__} run in other processes, their wrappers are unknown")
+    if not per_env:
+        _refuse_different_tables(list(_remote_tables(env)))
+    reason = f"the copies of {type(env).__name__} run in other processes, their wrappers are unknown"
+    return [_Tables(None, [], reason)] * times
 
 
 def _remote_tables(env: Any) -> list[TabularMDP]:
@@ -139,10 +169,12 @@ def _refuse_different_tables(mdps: list[TabularMDP | None]) -> None:
             )
 
 
-def _shared_tables(envs: Sequence[gym.Env[Any, Any]]) -> _Tables:
-    """The tables that all copies share; different ones are refused whatever wraps them."""
-    _refuse_different_tables([_own_tables(env.unwrapped) for env in envs])
-    return _same_tables([_single_tables(env) for env in envs])
+def _listed_tables(envs: Sequence[gym.Env[Any, Any]], per_env: bool) -> list[_Tables]:
+    """Those of every copy, or those that all share; different ones are then refused whatever wraps them."""
+    if not per_env:
+        _refuse_different_tables([_own_tables(env.unwrapped) for env in envs])
+    copies = [_single_tables(env) for env in envs]
+    return copies if per_env else [_same_tables(copies)]
 
 
 def _same_tables(copies: list[_Tables]) -> _Tables:

@@ -2,5 +2,6 @@
 
 from icrl_agent.streaming.layers import LayerWeights
 from icrl_agent.streaming.stream import Stream
+from icrl_agent.streaming.vector import VectorStream
 
-__all__ = ["LayerWeights", "Stream"]
+__all__ = ["LayerWeights", "Stream", "VectorStream"]

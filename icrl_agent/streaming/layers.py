@@ -16,12 +16,13 @@ ours. All arrays are float64; ``...`` are batch axes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ErrorSums", "LayerWeights", "attention_by_state", "error_sums", "repeat_affine", "values_by_errors"]
+__all__ = ["Attention", "LayerWeights", "Sums", "attend", "attention_by_state", "error_sums", "repeat_affine"]
 
 FloatArray = NDArray[np.float64]
 
@@ -29,8 +30,10 @@ FIXED_POINT: Literal["fixed_point"] = "fixed_point"
 #: A number of layers, or the limit of infinitely many.
 Depth = int | Literal["fixed_point"]
 
-#: Up to this many states I + B K is formed: a layer is then one product, and L layers log2(L) squarings.
-LARGEST_SQUARED = 32
+#: Scores that differ by less share their exponentials between contexts: the smallest is far above underflow.
+LARGEST_SPREAD = 300.0
+#: Up to this many states I + B K is formed: a layer is then one product, and twice as many layers its square.
+LARGEST_SQUARED = 64
 #: Up to this many states the limit of infinitely many layers is solved for directly.
 LARGEST_SOLVED = 500
 #: Beyond, layers are iterated until none changes a value by more than this part of the largest.
@@ -45,140 +48,175 @@ class LayerWeights(NamedTuple):
     entries: FloatArray
     """(W, 3): weights of reward, target memory and current memory."""
 
-    @property
-    def shared(self) -> bool:
-        """Whether all layers share one pair."""
-        return len(self.attention) == 1
+
+class Sums(NamedTuple):
+    """Transitions summed by state."""
+
+    counts: FloatArray
+    """N, (..., S)."""
+    rewards: FloatArray
+    """R, (..., S)."""
+    successors: FloatArray
+    """C, (..., S, S)."""
 
 
-class ErrorSums(NamedTuple):
-    """TD errors summed by state: over all layers for looped weights, else layer by layer."""
+class Attention(NamedTuple):
+    """K(s, u) = exponentials(s, u) / normaliser(s), the attention of s to one transition that leaves u."""
 
-    errors: FloatArray
-    """D, (W, ..., S)."""
-    n_layers: Depth
-    """Layers that ran."""
+    exponentials: FloatArray
+    """(m, S) where all contexts share them, else (..., m, S)."""
+    normaliser: FloatArray
+    """(..., m)."""
 
 
-def attention_by_state(scores: FloatArray, counts: FloatArray) -> FloatArray:
-    """K(s, u), the attention of s to one transition that leaves u; rows weighted by the counts sum to 1.
+def attention_by_state(scores: FloatArray, counts: FloatArray) -> Attention:
+    """Attention of m queries to the states that transitions leave: (m, S) scores, counts N (..., S).
 
-    Args:
-        scores: (..., m, S).
-        counts: N, (..., S); columns of states never left get 0, and so does a context without transitions.
+    Columns of states never left mean nothing: their TD errors are 0.
 
-    >>> attention_by_state(np.zeros((1, 3)), np.array([3.0, 1.0, 0.0]))
-    array([[0.25, 0.25, 0.  ]])
+    >>> attention_by_state(np.zeros((1, 2)), np.array([3.0, 1.0]))
+    Attention(exponentials=array([[1., 1.]]), normaliser=array([4.]))
     """
-    sources = np.where(counts[..., None, :] > 0, scores, -np.inf)
-    top = sources.max(axis=-1, keepdims=True, initial=-np.inf)
-    exponentials = np.exp(sources - np.where(top > -np.inf, top, 0.0))
-    normaliser = exponentials @ counts[..., None]
-    return np.asarray(exponentials / np.where(normaliser > 0, normaliser, 1.0))
+    top = scores.max(axis=-1, keepdims=True, initial=-np.inf)
+    if scores.size and (top - scores.min(axis=-1, keepdims=True)).max() > LARGEST_SPREAD:
+        scores = np.where(counts[..., None, :] > 0, scores, -np.inf)
+        top = scores.max(axis=-1, keepdims=True)
+        top = np.where(top > -np.inf, top, 0.0)
+    exponentials = np.exp(scores - top)
+    normaliser = _times(exponentials, counts)
+    return Attention(exponentials, np.where(normaliser > 0, normaliser, 1.0))
+
+
+def attend(attentions: Sequence[Attention], errors: FloatArray) -> FloatArray:
+    """v(s) = sum over the layers' weights w of K_w(s, :) D_w: errors (W, ..., S) -> (..., m)."""
+    terms = [_times(a.exponentials, D) / a.normaliser for a, D in zip(attentions, errors, strict=True)]
+    return np.asarray(sum(terms[1:], start=terms[0]))
 
 
 def repeat_affine(T: FloatArray, b: FloatArray, n: int) -> FloatArray:
-    """v_n of v_0 = 0, v_{l+1} = T v_l + b, in log2(n) squarings of the map; T (..., S, S), b (..., S).
+    """v_n of v_0 = 0, v_{l+1} = T v_l + b, by squaring the map: T (..., S, S), b (..., S).
+
+    In a batch a product of two matrices costs about as much as 16 with a vector.
 
     >>> repeat_affine(np.array([[0.5]]), np.array([1.0]), 3)
     array([1.75])
     """
-    power, offset = T, b[..., None]
-    v = np.zeros_like(offset)
-    while True:
+    b = b[..., None]
+    v, few = np.zeros_like(b), 1 if T.ndim == 2 else 16
+    while n > few:
         if n & 1:
-            v = power @ v + offset
+            v = T @ v + b
+        b = T @ b + b
+        T = T @ T
         n >>= 1
-        if not n:
-            return np.asarray(v[..., 0])
-        offset = power @ offset + offset
-        power = power @ power
+    for _ in range(n):
+        v = T @ v + b
+    return np.asarray(v[..., 0])
 
 
 def error_sums(
-    K: FloatArray,
-    counts: FloatArray,
-    reward_sum: FloatArray,
-    successors: FloatArray,
+    attentions: Sequence[Attention],
+    sums: Sums,
     entries: FloatArray,
     gamma: float,
     n_layers: Depth,
     tolerance: float | None = None,
-) -> ErrorSums:
-    """TD errors by state after all layers, such that K(s, :) D is the value of any s.
+) -> FloatArray:
+    """TD errors by state through all layers, such that K(s, :) D is the value of any s.
 
     Args:
-        K: ``attention_by_state`` of the S states, (W, ..., S, S).
-        counts: N, (..., S).
-        reward_sum: R, (..., S).
-        successors: C, (..., S, S).
+        attentions: of the S states to themselves, W of them.
+        sums: of the transitions by state.
         entries: V's, (W, 3).
         gamma: discount factor in [0, 1].
-        n_layers: depth, or "fixed_point" (looped weights only, no batch axes).
-        tolerance: stop after a layer that changes no value of a state in the context above it; None = run all.
+        n_layers: depth, or "fixed_point" (looped weights only).
+        tolerance: stop after a layer that changes no value of a state in the context above it, each context of a
+            batch by itself; None = run all.
+
+    Returns:
+        D, (W, ..., S): summed over all layers for looped weights, else layer by layer.
 
     Raises:
         ValueError: without a fixed point; the spectral radius is named.
     """
-    (w_reward, w_target, w_current), S = entries[0], counts.shape[-1]
-    squared = len(K) == 1 and tolerance is None and S <= LARGEST_SQUARED
-    if squared or n_layers == FIXED_POINT:
-        B = w_target * gamma * successors + w_current * counts[..., None, :] * np.eye(S)
-        if n_layers == FIXED_POINT:
-            return ErrorSums(_limit(K[0], B, w_reward * reward_sum)[None], FIXED_POINT)
-        return ErrorSums(repeat_affine(np.eye(S) + B @ K[0], w_reward * reward_sum, n_layers)[None], n_layers)
-    touched = (counts > 0) | (successors > 0).any(axis=-2)
-    errors = np.zeros((len(K), *counts.shape))
-    values = np.zeros_like(counts)
+    n_states, looped = sums.counts.shape[-1], len(attentions) == 1
+    if not n_states:
+        return np.zeros((len(attentions), *sums.counts.shape))
+    if n_layers == FIXED_POINT:
+        limit = _solved if n_states <= LARGEST_SOLVED else _iterated
+        return limit(attentions[0], sums, entries[0], gamma)[None]
+    if looped and tolerance is None and n_states <= LARGEST_SQUARED:
+        T = _backup(attentions[0], sums, entries[0], gamma)
+        _diagonal(T)[...] += 1.0
+        return repeat_affine(T, entries[0][0] * sums.rewards, n_layers)[None]
+    errors = np.zeros((len(attentions), *sums.counts.shape))
+    values = np.zeros_like(sums.counts)
+    running = np.ones((*sums.counts.shape[:-1], 1), bool)
     for layer in range(n_layers):
-        at = layer % len(K)
-        w_reward, w_target, w_current = entries[at]
-        delta = w_reward * reward_sum + w_target * gamma * _times(successors, values) + w_current * counts * values
-        errors[at] += delta
-        change = _times(K[at], delta)
-        values += change
-        if tolerance is not None and np.abs(change[touched]).max(initial=0.0) <= tolerance:
-            return ErrorSums(errors, layer + 1)
-    return ErrorSums(errors, n_layers)
-
-
-def values_by_errors(K: FloatArray, errors: FloatArray) -> FloatArray:
-    """v(s) = sum over the layers' weights w of K_w(s, :) D_w: K (W, ..., m, S), errors (W, ..., S) -> (..., m)."""
-    return np.asarray(_times(K, errors).sum(axis=0))
-
-
-def _times(matrix: FloatArray, vector: FloatArray) -> FloatArray:
-    return np.asarray((matrix @ vector[..., None])[..., 0])
-
-
-def _limit(K: FloatArray, B: FloatArray, b: FloatArray) -> FloatArray:
-    """D of infinitely many layers, (S,): -B K D = b on the states that were left, 0 elsewhere."""
-    errors = np.zeros(len(b))
-    left = np.flatnonzero(K.any(axis=0))
-    if len(b) > LARGEST_SOLVED:
-        return _iterated(K, B, b)
-    if len(left):
-        backup = B[left] @ K[:, left]
-        radius = float(np.abs(np.linalg.eigvals(np.eye(len(left)) + backup)).max())
-        if not radius < 1:
-            raise _diverges(radius)
-        errors[left] = np.linalg.solve(-backup, b[left])
+        at = layer % len(attentions)
+        delta, change = _layer(attentions[at], sums, entries[at], gamma, values)
+        errors[at] += running * delta
+        values += running * change
+        if tolerance is not None:
+            running = running & (_largest(change, sums) > tolerance)
+            if not running.any():
+                break
     return errors
 
 
-def _iterated(K: FloatArray, B: FloatArray, b: FloatArray) -> FloatArray:
-    errors, values, before, growth = np.zeros_like(b), np.zeros_like(b), np.inf, np.nan
+def _layer(
+    attention: Attention, sums: Sums, entries: FloatArray, gamma: float, values: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """TD errors by state, and the change of the values that they make, each (..., S)."""
+    w_reward, w_target, w_current = entries
+    with np.errstate(over="ignore", invalid="ignore"):
+        following = _times(sums.successors, values)
+        delta = w_reward * sums.rewards + w_target * gamma * following + w_current * sums.counts * values
+        return delta, attend([attention], delta[None])
+
+
+def _largest(change: FloatArray, sums: Sums) -> FloatArray:
+    """Largest change of a state that the context's transitions touch, (..., 1)."""
+    touched = (sums.counts > 0) | (sums.successors > 0).any(axis=-2)
+    return np.asarray(np.abs(np.where(touched, change, 0.0)).max(axis=-1, initial=0.0, keepdims=True))
+
+
+def _backup(attention: Attention, sums: Sums, entries: FloatArray, gamma: float) -> FloatArray:
+    """B K, (..., S, S)."""
+    _, w_target, w_current = entries
+    B = w_target * gamma * sums.successors
+    _diagonal(B)[...] += w_current * sums.counts
+    B /= attention.normaliser[..., None, :]
+    if attention.exponentials.ndim == 2:
+        return np.asarray(B.reshape(-1, B.shape[-1]) @ attention.exponentials).reshape(B.shape)
+    return np.asarray(B @ attention.exponentials)
+
+
+def _solved(attention: Attention, sums: Sums, entries: FloatArray, gamma: float) -> FloatArray:
+    """D of infinitely many layers, (..., S): -B K D = b on the states that were left, 0 elsewhere."""
+    left = sums.counts > 0
+    # Rows and columns of states never left are 0: they get radius 0, and D = 0.
+    backup = _backup(attention, sums, entries, gamma) * left[..., None, :]
+    T = backup.copy()
+    _diagonal(T)[...] += left
+    radius = float(np.abs(np.linalg.eigvals(T)).max(initial=0.0))
+    if not radius < 1:
+        raise _diverges(radius)
+    _diagonal(backup)[...] -= ~left
+    return np.asarray(np.linalg.solve(-backup, (entries[0] * sums.rewards)[..., None])[..., 0])
+
+
+def _iterated(attention: Attention, sums: Sums, entries: FloatArray, gamma: float) -> FloatArray:
+    errors, values, before, growth = np.zeros_like(sums.counts), np.zeros_like(sums.counts), np.inf, np.nan
     for _ in range(MOST_LAYERS):
-        with np.errstate(over="ignore", invalid="ignore"):
-            delta = B @ values + b
-            change = K @ delta
+        delta, change = _layer(attention, sums, entries, gamma, values)
         errors, values = errors + delta, values + change
-        size = float(np.abs(change).max())
+        size = float(np.abs(change).max(initial=0.0))
         if not np.isfinite(size):
             break
         growth = size / before if before > 0 else growth
         before = size
-        if size <= RELATIVE_CHANGE * np.abs(values).max():
+        if size <= RELATIVE_CHANGE * np.abs(values).max(initial=0.0):
             return errors
     raise _diverges(growth)
 
@@ -187,3 +225,16 @@ def _diverges(radius: float) -> ValueError:
     return ValueError(
         f"the layers have no limit on this context: the spectral radius of a layer is {radius:.4g}, it must be below 1"
     )
+
+
+def _diagonal(matrix: FloatArray) -> FloatArray:
+    """A view of the diagonals (..., S) of matrices (..., S, S)."""
+    view: FloatArray = np.einsum("...ii->...i", matrix)
+    return view
+
+
+def _times(matrix: FloatArray, vector: FloatArray) -> FloatArray:
+    """Matrices (..., m, S), or one (m, S) for all, times vectors (..., S)."""
+    if matrix.ndim == 2:
+        return np.asarray(vector @ matrix.T)
+    return np.asarray((matrix @ vector[..., None])[..., 0])

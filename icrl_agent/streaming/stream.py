@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from icrl_agent.features import FeatureMap
-from icrl_agent.streaming.layers import Depth, LayerWeights, attention_by_state, error_sums, values_by_errors
+from icrl_agent.streaming.layers import Depth, LayerWeights, attend, attention_by_state, error_sums
+from icrl_agent.streaming.observations import checked_length, finite_values, observation_key
 from icrl_agent.streaming.sums import StateSums
 
 __all__ = ["Stream"]
@@ -60,12 +61,8 @@ class Stream:
         n_layers: Depth,
         tolerance: float | None = None,
     ) -> None:
-        if context_length is not None and (
-            isinstance(context_length, bool) or not isinstance(context_length, int | np.integer) or context_length < 1
-        ):
-            raise ValueError(f"context_length must be an integer of at least 1 or None, got {context_length!r}")
         self.weights, self.feature_map, self.gamma = weights, feature_map, gamma
-        self.context_length = None if context_length is None else int(context_length)
+        self.context_length = checked_length(context_length)
         self.n_layers, self.tolerance = n_layers, tolerance
         self._sums = StateSums(weights.attention, self.context_length)
         self.clear()
@@ -82,7 +79,7 @@ class Stream:
     @property
     def n_transitions(self) -> int:
         """Transitions in the context."""
-        return int(self._sums.counts.sum())
+        return int(self._sums.sums.counts.sum())
 
     def reset(self, obs: ArrayLike) -> None:
         """Start an episode at a raw observation; keeps the context.
@@ -147,36 +144,25 @@ class Stream:
     def _table(self) -> FloatArray:
         """Values by slot, (S,); computed once for every change of the context."""
         if self._values is None:
-            sums = self._sums
-            K = attention_by_state(sums.scores, sums.counts)
-            self._errors = error_sums(
-                K, sums.counts, sums.reward_sum, sums.successors, self.weights.entries, self.gamma, self.n_layers,
-                self.tolerance,
-            ).errors  # fmt: skip
-            self._values = self._finite(values_by_errors(K, self._errors))
+            history, weights = self._sums, self.weights
+            sums = history.sums
+            attentions = [attention_by_state(scores, sums.counts) for scores in history.scores]
+            self._errors = error_sums(attentions, sums, weights.entries, self.gamma, self.n_layers, self.tolerance)
+            self._values = finite_values(attend(attentions, self._errors), self.n_layers)
         return self._values
 
     def _values_of(self, x: FloatArray) -> FloatArray:
         """Values of any features (m, d)."""
         self._table()
         scores = x @ (self._sums.features @ self.weights.attention).swapaxes(1, 2)
-        return self._finite(values_by_errors(attention_by_state(scores, self._sums.counts), self._errors))
-
-    def _finite(self, values: FloatArray) -> FloatArray:
-        if not np.isfinite(values).all():
-            raise ValueError(
-                f"the values after {self.n_layers} layers are not finite: the layers diverge on this context, or the"
-                " rewards are too large"
-            )
-        return values
+        attentions = [attention_by_state(one, self._sums.sums.counts) for one in scores]
+        return finite_values(attend(attentions, self._errors), self.n_layers)
 
     def _key(self, obs: ArrayLike) -> Hashable:
         array = np.asarray(obs)
         if self._shape is not None and array.shape != self._shape:
             raise ValueError(f"observations of this stream have shape {self._shape}, got shape {array.shape}")
-        if array.dtype.kind in "biu":
-            return "integer", array.astype(np.int64).tobytes()
-        return "real", (array.astype(np.float64) + 0.0).tobytes()  # + 0.0: no negative zero
+        return observation_key(array)
 
     def _features(self, obs: ArrayLike) -> FloatArray:
         x: FloatArray = np.asarray(self.feature_map(np.asarray(obs)[None]), np.float64)[0]

@@ -7,6 +7,8 @@ from collections.abc import Callable, Hashable
 import numpy as np
 from numpy.typing import NDArray
 
+from icrl_agent.streaming.layers import Sums
+
 __all__ = ["StateSums"]
 
 FloatArray = NDArray[np.float64]
@@ -65,19 +67,10 @@ class StateSums:
         return self._scores[:, : self.size, : self.size]
 
     @property
-    def counts(self) -> FloatArray:
-        """N, (S,)."""
-        return self._counts[: self.size]
-
-    @property
-    def reward_sum(self) -> FloatArray:
-        """R, (S,)."""
-        return self._old[: self.size] + self._new[: self.size]
-
-    @property
-    def successors(self) -> FloatArray:
-        """C, (S, S)."""
-        return self._successors[: self.size, : self.size]
+    def sums(self) -> Sums:
+        """N, R, C by slot."""
+        S = self.size
+        return Sums(self._counts[:S], self._old[:S] + self._new[:S], self._successors[:S, :S])
 
     def slot(self, key: Hashable) -> int | None:
         """Slot of a state, None if it has none."""

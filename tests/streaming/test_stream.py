@@ -58,6 +58,15 @@ def test_layers_one_by_one_are_the_squared_map(agents, monkeypatch, context_leng
     check_stream(agent.stream(feature_map, GAMMA, context_length), literal, "few states", seed=5)
 
 
+def test_scores_that_underflow_are_masked(agents, monkeypatch):
+    """Contexts share exponentials only where no score is far below the largest; both ways are the same."""
+    agent, feature_map = ICRLAgent.from_theory(sharpness=900.0, n_layers=20), FEATURES["few states"]
+    check_stream(agent.stream(feature_map, GAMMA, 6), LiteralWindow(agent, feature_map, GAMMA, 6), "few states", seed=0)
+    monkeypatch.setattr(icrl_agent.streaming.layers, "LARGEST_SPREAD", 0.0)
+    agent = agents["universal"]
+    check_stream(agent.stream(feature_map, GAMMA, 6), LiteralWindow(agent, feature_map, GAMMA, 6), "few states", seed=1)
+
+
 class Broken:
     """A stream that differs from the real one in one thing."""
 
@@ -309,4 +318,5 @@ def test_tolerance_stops_at_the_layer_that_changes_nothing_above_it(agents, feat
 
 
 def _touched(stream):
-    return (stream._sums.counts > 0) | (stream._sums.successors > 0).any(axis=0)
+    sums = stream._sums.sums
+    return (sums.counts > 0) | (sums.successors > 0).any(axis=0)
