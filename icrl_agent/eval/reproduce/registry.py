@@ -1,0 +1,62 @@
+"""The claims of the paper (and of this package) that are put to the test, in the order of the report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from icrl_agent.eval.reproduce import depth, theorem
+from icrl_agent.eval.reproduce.claim import Outcome
+
+__all__ = ["CLAIMS", "ClaimSpec", "chosen_claims"]
+
+
+@dataclass(frozen=True)
+class ClaimSpec:
+    """A claim and how it is tested."""
+
+    id: str
+    title: str
+    statement: str
+    test: Callable[[bool, Path], Outcome]
+    """(quick, a folder for what takes long and can be resumed) -> outcome."""
+
+
+def _in_memory(test: Callable[[bool], Outcome]) -> Callable[[bool, Path], Outcome]:
+    return lambda quick, _folder: test(quick)
+
+
+_ALL = (
+    ClaimSpec(
+        "theorem",
+        "Theorem 1 and Lemma 1",
+        "Every layer of the transformer is one step of weighted softmax TD, in every column; the dual-head layer and"
+        " the single head with the temporal shift module are the same map.",
+        _in_memory(theorem.claim),
+    ),
+    ClaimSpec(
+        "depth",
+        "Theorem 2 in depth",
+        "Under Assumption 5.1 the sup-norm error shrinks by at least the factor 1 - C per layer until the floor that"
+        " the context sets; on any context a layer contracts by 2 (1 - min diag M_n) + gamma at most.",
+        _in_memory(depth.claim),
+    ),
+)
+#: Claims by id.
+CLAIMS: dict[str, ClaimSpec] = {spec.id: spec for spec in _ALL}
+
+
+def chosen_claims(only: Sequence[str]) -> list[str]:
+    """Ids in the report's order; all if none is named.
+
+    Raises:
+        ValueError: for an unknown id; it lists the known ones.
+
+    >>> chosen_claims(["depth", "theorem"])
+    ['theorem', 'depth']
+    """
+    unknown = [name for name in only if name not in CLAIMS]
+    if unknown:
+        raise ValueError(f"no claim is called {unknown[0]!r}; claims: {', '.join(CLAIMS)}")
+    return [name for name in CLAIMS if not only or name in only]
