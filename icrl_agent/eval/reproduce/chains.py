@@ -14,7 +14,18 @@ from icrl_agent.algorithms.weighted_softmax_td import softmax_weights
 from icrl_agent.model.merged import MergedContext, affine_layer
 from icrl_agent.train.tasks import draw_tasks, solve_tasks
 
-__all__ = ["Chains", "Layer", "as_context", "count_kernels", "deep_limit", "draw_chains", "theorem_layer", "walk"]
+__all__ = [
+    "Chains",
+    "Layer",
+    "as_context",
+    "count_kernels",
+    "deep_limit",
+    "draw_chains",
+    "generator",
+    "theorem_layer",
+    "walk",
+    "walk_complete",
+]
 
 FloatArray = NDArray[np.float64]
 
@@ -72,6 +83,17 @@ def walk(rng: np.random.Generator, chains: Chains, lengths: Sequence[int]) -> Fl
         taken = length
         snapshots.append(counts.copy())
     return np.stack(snapshots)
+
+
+def walk_complete(
+    rng: np.random.Generator, n_chains: int, n_states: int, length: int, gamma: float = 0.0
+) -> tuple[Chains, FloatArray]:
+    """Chains with contexts in which every state was left, and the contexts' successor counts (B, S, S)."""
+    chains = draw_chains(rng, 4 * n_chains, n_states, gamma)
+    (successors,) = walk(rng, chains, (length,))
+    complete = np.flatnonzero((successors.sum(axis=2) > 0).all(axis=1))[:n_chains]
+    assert len(complete) == n_chains
+    return Chains(*(part[complete] for part in chains)), successors[complete]
 
 
 def as_context(features: FloatArray, successors: FloatArray, reward: FloatArray) -> MergedContext:

@@ -6,7 +6,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from icrl_agent.eval.reproduce import depth, theorem
+from icrl_agent.eval.reproduce import (
+    context_length,
+    depth,
+    emergence,
+    linear_attention,
+    neu,
+    phase,
+    special_cases,
+    theorem,
+)
 from icrl_agent.eval.reproduce.claim import Outcome
 
 __all__ = ["CLAIMS", "ClaimSpec", "chosen_claims"]
@@ -36,11 +45,53 @@ _ALL = (
         _in_memory(theorem.claim),
     ),
     ClaimSpec(
+        "special-cases",
+        "Special cases",
+        "Weighted softmax TD is tabular batch TD for sharp one-hot features, TD with a kernel smoother for g = log k,"
+        " and linear batch TD without the normaliser.",
+        _in_memory(special_cases.claim),
+    ),
+    ClaimSpec(
         "depth",
         "Theorem 2 in depth",
         "Under Assumption 5.1 the sup-norm error shrinks by at least the factor 1 - C per layer until the floor that"
         " the context sets; on any context a layer contracts by 2 (1 - min diag M_n) + gamma at most.",
         _in_memory(depth.claim),
+    ),
+    ClaimSpec(
+        "context-length",
+        "Theorem 2 in context length",
+        "At infinite depth the sup-norm error falls as n^(-1/2).",
+        _in_memory(context_length.claim),
+    ),
+    ClaimSpec(
+        "phase",
+        "Beyond the assumption",
+        "The layers converge exactly where the spectral radius of the TD errors' map is below 1, far beyond Assumption"
+        " 5.1, and diverge where it is above.",
+        _in_memory(phase.claim),
+    ),
+    ClaimSpec(
+        "emergence",
+        "Emergence",
+        "TD pretraining on random Boyan chains makes attention diagonal, A a multiple of the identity, and gives V's"
+        " free entries the signs (+, +, -).",
+        emergence.claim,
+    ),
+    ClaimSpec(
+        "neu",
+        "Theorem 3",
+        "The norm of the expected update goes to its smallest value, 0, at the theorem's weights as n, then L, grow;"
+        " other ratios of V's entries, random and early weights are worse; rescaling A or all of V leaves the limit, so"
+        " that the minimiser is not unique.",
+        _in_memory(neu.claim),
+    ),
+    ClaimSpec(
+        "linear-attention",
+        "Softmax against linear attention",
+        "Where v is not linear in a few known features, the softmax transformer's error is below that of linear"
+        " attention with its batch-TD weights, at every depth and length.",
+        _in_memory(linear_attention.claim),
     ),
 )
 #: Claims by id.
