@@ -28,7 +28,7 @@ __all__ = ["FULL", "QUICK", "Measurements", "Sizes", "Weights", "claim", "judge"
 FloatArray = NDArray[np.float64]
 
 GAMMA, SHARPNESS, N_STATES, FEATURE_DIM = 0.9, 8.0, 10, 16
-THEOREM, RANDOM, EARLY = "theorem's weights", "random, untrained weights", "early in training, at its own depth"
+THEOREM, RANDOM, EARLY = "theorem's weights", "untrained (random)", "early in training"
 #: The entries of V that are moved against the current one, and by how much.
 MOVES = {"target": (0.5, 0.75, 0.9, 1.1, 1.5), "reward": (0.5, 0.75, 0.9, 1.1, 1.5)}
 FORMS = ("first", "second")
@@ -153,8 +153,9 @@ def claim(quick: bool) -> Outcome:
     ]
     caption = (
         f"NEU (first form) of the theorem's weights, sharpness {SHARPNESS:g}, on {sizes.n_tasks} random Boyan chains,"
-        " unbiased estimates with 99 % intervals over tasks. Left: it falls with context length and depth. Right: at"
-        f" n = {sizes.lengths[-1]} and {sizes.depths[-1]} layers, against other weights on the same prompts."
+        " unbiased estimates (of 0 they may be negative) with 99 % intervals over tasks. Left: it falls with context"
+        f" length and depth. Right: at n = {sizes.lengths[-1]} and {sizes.depths[-1]} layers, against other weights on"
+        " the same prompts."
     )
     curves = {
         f"NEU at {depth} layers": [(n, float(measured.grid[n, depth].mean())) for n in sizes.lengths]
@@ -258,7 +259,8 @@ def _draw(measured: Measurements) -> Figure:
         left.errorbar(lengths, means, bars, fmt="o-", color=COLOURS[number], capsize=3, label=str(depth))
     left.set_xscale("log")
     left.set_yscale("symlog", linthresh=SMALL)
-    left.set_ylim(-3 * SMALL, 0.1)
+    left.set_ylim(-SMALL, 0.1)
+    left.set_yticks([0.0, 1e-3, 1e-2, 1e-1])
     left.set_xlabel("context length n")
     left.set_ylabel("NEU")
     left.legend(frameon=False, fontsize=8, title="layers", title_fontsize=8)
@@ -273,6 +275,7 @@ def _draw(measured: Measurements) -> Figure:
     right.axvline(0.0, color="#000000", linewidth=0.8)
     right.set_yticks(range(len(names)), names, fontsize=8)
     right.set_xscale("symlog", linthresh=SMALL)
-    right.set_xlim(-3 * SMALL, LARGE)
+    right.set_xlim(-SMALL, LARGE)
+    right.set_xticks([0.0, 1e-3, 1e-2, 1e-1, 1.0])
     right.set_xlabel("NEU")
     return figure

@@ -23,6 +23,7 @@ import matplotlib as mpl
 from icrl_agent.eval.reproduce.claim import Claim, Outcome
 from icrl_agent.eval.reproduce.registry import CLAIMS, chosen_claims
 from icrl_agent.eval.run_folder import check_free, write_json
+from icrl_agent.jobs import parallel_jobs
 from icrl_agent.train import dashboard
 
 __all__ = ["FIGURES_FOLDER", "finished_claims", "reproduce"]
@@ -57,18 +58,16 @@ def reproduce(
         ValueError: for an unknown claim (the known ones are listed), a folder in use or of another size.
     """
     wanted = chosen_claims(only)
-    if n_jobs < 1:
-        raise ValueError(f"n_jobs must be at least 1, got {n_jobs}")
-    _open(run_dir, quick, resume)
-    reused = [claim.id for claim in finished_claims(run_dir) if claim.id in wanted]
-    missing = [name for name in wanted if name not in reused]
-    missing.sort(key=lambda name: _LONGEST_FIRST.index(name) if name in _LONGEST_FIRST else len(_LONGEST_FIRST))
-    if progress is not None:
-        progress(len(reused), len(wanted))
-    runner = joblib.Parallel(n_jobs=min(n_jobs, max(len(missing), 1)), return_as="generator_unordered")
-    for done, _ in enumerate(runner(joblib.delayed(_test)(name, quick, run_dir) for name in missing), 1):
+    with parallel_jobs(n_jobs, in_order=False) as run:
+        _open(run_dir, quick, resume)
+        reused = [claim.id for claim in finished_claims(run_dir) if claim.id in wanted]
+        missing = [name for name in (*_LONGEST_FIRST, *wanted) if name in wanted and name not in reused]
         if progress is not None:
-            progress(len(reused) + done, len(wanted))
+            progress(len(reused), len(wanted))
+        jobs = (joblib.delayed(_test)(name, quick, run_dir.absolute()) for name in dict.fromkeys(missing))
+        for done, _ in enumerate(run(jobs), 1):
+            if progress is not None:
+                progress(len(reused) + done, len(wanted))
     return [claim for claim in finished_claims(run_dir) if claim.id in wanted], reused
 
 
