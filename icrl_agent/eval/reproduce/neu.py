@@ -155,7 +155,8 @@ def claim(quick: bool) -> Outcome:
         f"NEU (first form) of the theorem's weights, sharpness {SHARPNESS:g}, on {sizes.n_tasks} random Boyan chains,"
         " unbiased estimates (of 0 they may be negative) with 99 % intervals over tasks. Left: it falls with context"
         f" length and depth. Right: at n = {sizes.lengths[-1]} and {sizes.depths[-1]} layers, against other weights on"
-        " the same prompts."
+        f" the same prompts (those early in training, after {sizes.n_updates} updates, at the depth they are trained"
+        " at)."
     )
     curves = {
         f"NEU at {depth} layers": [(n, float(measured.grid[n, depth].mean())) for n in sizes.lengths]
