@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 __all__ = ["LEVEL", "Check", "Claim", "Outcome", "Rule", "exactly", "mean_interval", "student_quantile"]
 
-Rule = Literal["at most", "at least", "contains", "excludes"]
+Rule = Literal["at most", "at least", "below", "above", "contains", "excludes"]
 
 #: Level of the intervals, unless a check says otherwise.
 LEVEL = 0.99
@@ -27,7 +27,8 @@ class Check:
         what: what the number is.
         value: the number.
         interval: (low, high); both the value itself where nothing is random.
-        rule: "at most" and "at least" speak of the interval's worse end; "contains" and "excludes" of the interval.
+        rule: "at most", "at least", and the strict "below" and "above", speak of the interval's worse end; "contains" and
+            "excludes" of the interval.
         threshold: from theory, or from another measurement of the same run.
 
     >>> Check("slope", -0.49, (-0.52, -0.46), "contains", -0.5).passed
@@ -48,11 +49,15 @@ class Check:
         low, high = self.interval
         if not all(math.isfinite(number) for number in (self.value, low, high, self.threshold)):
             return False
-        if self.rule == "at most":
-            return high <= self.threshold
-        if self.rule == "at least":
-            return low >= self.threshold
-        return (low <= self.threshold <= high) == (self.rule == "contains")
+        holds = {
+            "at most": high <= self.threshold,
+            "at least": low >= self.threshold,
+            "below": high < self.threshold,
+            "above": low > self.threshold,
+            "contains": low <= self.threshold <= high,
+            "excludes": not low <= self.threshold <= high,
+        }
+        return holds[self.rule]
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able; None for what is not finite."""

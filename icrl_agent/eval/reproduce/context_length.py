@@ -81,7 +81,8 @@ def slopes(lengths: tuple[int, ...], floors: FloatArray) -> FloatArray:
     """Least-squares slope of log error against log n of every chain, (B,)."""
     x = np.log(lengths)
     x -= x.mean()
-    return np.asarray(x @ np.log(floors) / (x @ x))
+    with np.errstate(invalid="ignore"):  # layers that diverge have errors that are not finite, and slopes that are not
+        return np.asarray(x @ np.log(floors) / (x @ x))
 
 
 def judge(measured: Measurements) -> list[Check]:

@@ -120,7 +120,7 @@ def judge(measured: Measurements, families: Sequence[Family] = FAMILIES) -> list
             key = family.name, length, depth
             mean, (low, high) = mean_interval(np.log(measured.softmax[key] / measured.linear[key]))
             what = f"{family.name}, n = {length}, {depth} layers: error ratio, softmax over linear, geometric mean"
-            checks.append(Check(what, float(np.exp(mean)), (float(np.exp(low)), float(np.exp(high))), "at most", 1.0))
+            checks.append(Check(what, float(np.exp(mean)), (float(np.exp(low)), float(np.exp(high))), "below", 1.0))
     return checks
 
 

@@ -55,7 +55,7 @@ class Sizes:
     n_limits: int = 64
 
 
-QUICK, FULL = Sizes(128, 32, second_form_moves=False), Sizes(1024, 64, second_form_moves=True)
+QUICK, FULL = Sizes(128, 32, second_form_moves=False), Sizes(512, 64, second_form_moves=True)
 
 
 class Weights(NamedTuple):
@@ -167,7 +167,7 @@ def claim(quick: bool) -> Outcome:
 
 def _difference(what: str, larger: FloatArray, smaller: FloatArray) -> Check:
     mean, interval = mean_interval(larger - smaller)
-    return Check(what, mean, interval, "at least", 0.0)
+    return Check(what, mean, interval, "above", 0.0)
 
 
 def _with_stderr(per_task: FloatArray | None) -> str:
@@ -219,6 +219,7 @@ def _rescaled(sizes: Sizes, best: Weights, seed: int) -> dict[str, tuple[float, 
     context = as_context(x, successors, chains.reward)
     gamma = torch.full((sizes.n_limits,), GAMMA, dtype=torch.float64)
 
+    @np.errstate(invalid="ignore")  # layers that diverge have no limit: not finite
     def limit(weights: Weights) -> tuple[FloatArray, FloatArray]:
         """Values, and how far they may be from the exact limit: ||(I - T)^-1|| times their residual, (B,)."""
         T, b = affine_layer(context, *weights, gamma)
@@ -239,7 +240,8 @@ def _rescaled(sizes: Sizes, best: Weights, seed: int) -> dict[str, tuple[float, 
     found = {}
     for name, weights in rescaled.items():
         others, also_allowed = limit(weights)
-        gap = np.abs(others - values).max(axis=1)
+        with np.errstate(invalid="ignore"):
+            gap = np.abs(others - values).max(axis=1)
         found[name] = float((gap / (allowed + also_allowed)).max()), float(gap.max())
     return found
 

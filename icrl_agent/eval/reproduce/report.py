@@ -16,7 +16,7 @@ __all__ = ["check_text", "write_report"]
 
 CLAIMS_FILE, MARKDOWN_FILE, HTML_FILE = "claims.json", "report.md", "report.html"
 
-_SIGNS = {"at most": "≤", "at least": "≥", "contains": "contains", "excludes": "excludes"}
+_SIGNS = {"at most": "≤", "at least": "≥", "below": "<", "above": ">", "contains": "contains", "excludes": "excludes"}
 _INTRODUCTION = (
     "Every claim is tested by numbers that could have come out otherwise. An interval is a 99 % interval unless the"
     " claim says otherwise, and must keep its rule as a whole; numbers without an interval involve no chance beyond"
