@@ -8,6 +8,12 @@ from icrl_agent.algorithms.classical import (
     monte_carlo,
     tabular_td,
 )
+from icrl_agent.algorithms.convergence import (
+    assumption_sharpness,
+    depth_for_error,
+    one_hot_sharpness,
+    sup_norm_bound,
+)
 from icrl_agent.algorithms.kernel import (
     KernelDiagonality,
     LayerMap,
@@ -25,8 +31,10 @@ __all__ = [
     "LayerMap",
     "Score",
     "assumption_margin",
+    "assumption_sharpness",
     "batch_td",
     "certainty_equivalence",
+    "depth_for_error",
     "empirical_kernel",
     "fixed_point",
     "inner_product",
@@ -34,9 +42,11 @@ __all__ = [
     "linear_td",
     "lstd",
     "monte_carlo",
+    "one_hot_sharpness",
     "population_kernel",
     "softmax_weights",
     "spectral_radius",
+    "sup_norm_bound",
     "tabular_td",
     "weighted_softmax_td",
 ]

@@ -22,7 +22,7 @@ from icrl_agent.train.sampler import Split
 from icrl_agent.train.tasks import FeatureKind
 from icrl_agent.train.validation import Cell, Contexts, draw_contexts, transformer_values, weighted_errors
 
-__all__ = ["CELLS", "LONG_CELLS", "CellResult", "WeightsTable", "weights_table"]
+__all__ = ["CELLS", "LONG_CELLS", "CellResult", "WeightsTable", "measure_cell", "weights_table"]
 
 FloatArray = NDArray[np.float64]
 
@@ -131,9 +131,11 @@ def weights_table(
         for theory in theories
     ]
     best = int(np.argmin(scores))
-    cells = [_measure(model, theories[best], cell, baselines[cell], draw(cell, "test")) for cell in measured]
+    cells = [measure_cell(model, theories[best], cell, baselines[cell], draw(cell, "test")) for cell in measured]
     long_cells = [
-        _measure(model, theories[best], cell, _best_classical(draw(cell, "validation")), draw(cell, "test"), LONG_DEPTH)
+        measure_cell(
+            model, theories[best], cell, _best_classical(draw(cell, "validation")), draw(cell, "test"), LONG_DEPTH
+        )
         for cell in long_measured
     ]
     return WeightsTable(cells, long_cells, model.n_layers, SHARPNESSES[best], n_tasks)
@@ -151,9 +153,10 @@ def _best_classical(contexts: Contexts) -> str:
     return min(names, key=lambda name: _mean_log(weighted_errors(_classical(contexts, name), contexts)))
 
 
-def _measure(
+def measure_cell(
     model: SoftmaxICTD, theory: SoftmaxICTD, cell: Cell, baseline: str, test: Contexts, n_layers: int | None = None
 ) -> CellResult:
+    """Measure two models on one cell's test contexts, against a baseline by its name in the table."""
     values = transformer_values(model, test, n_layers)
     errors = weighted_errors(values, test)
     rival = weighted_errors(_classical(test, baseline), test)

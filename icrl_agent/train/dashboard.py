@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ATTENTION_IMAGE",
+    "CLAIM_CHECK",
+    "CLAIM_TEXT",
+    "CLAIM_THRESHOLD",
     "COMPARISON_ERROR",
     "COMPARISON_RATIO",
     "CONFIG_TEXT",
@@ -35,6 +38,8 @@ __all__ = [
     "TRAIN",
     "VALUES_FIGURE",
     "VALUE_IMAGE",
+    "claim_curve_tag",
+    "claim_figure_tag",
     "open_writer",
     "validation_tag",
     "write_figure",
@@ -57,6 +62,11 @@ ERROR_FIGURE = "evaluation/error"
 #: A method's mean error, and its ratio to certainty equivalence's; the step is the number of environment steps.
 COMPARISON_ERROR = "comparison/normalized_msve"
 COMPARISON_RATIO = "comparison/ratio_to_ce"
+
+#: A tested claim in words; the numbers of its checks and their thresholds, the step is the check's place.
+CLAIM_TEXT = "claim/verdict"
+CLAIM_CHECK = "claim/value"
+CLAIM_THRESHOLD = "claim/threshold"
 
 #: Columns of metrics.csv that describe the training.
 TRAIN = ("td_loss", "neu", "learning_rate")
@@ -87,6 +97,20 @@ def validation_tag(name: str, context_length: int) -> str:
     'validation/error_n64'
     """
     return f"validation/{name}_n{context_length}"
+
+
+def claim_curve_tag(name: str) -> str:
+    """Tag of a curve that a claim's test measured.
+
+    >>> claim_curve_tag("sup error, median chain")
+    'curve/sup_error__median_chain'
+    """
+    return "curve/" + "".join(c if c.isalnum() else "_" for c in name)[:33]
+
+
+def claim_figure_tag(name: str) -> str:
+    """Tag of a claim's figure."""
+    return f"claim/{name}"[:39]
 
 
 @contextlib.contextmanager
