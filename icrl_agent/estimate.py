@@ -75,6 +75,7 @@ def estimate(
         diagnostics=_diagnostics(model, context, gamma, found.last_layer_change, isinstance(space, spaces.Discrete)),
         transitions=transitions,
         reason=reason,
+        chosen={},
     )
 
 
