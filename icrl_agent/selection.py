@@ -16,6 +16,7 @@ half of the context are out.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,27 +112,25 @@ def held_out_values(
     for row, sharpness in enumerate(sharpnesses):
         K = _softmax(np.float32(sharpness) * scores, by_source[2])
         backup = _mean_by_source(weights[:, None] * K[at_next], *by_source) - K[at_sources]
-        u = _iterated(backup, reward, step_size, n_layers)
-        if u is not None:
+        u, change = _iterated(backup, reward, step_size, n_layers)
+        # Where the layers converge, the last changes values less than the first, which brings mean rewards.
+        if np.isfinite(change).all() and np.abs(K @ change).max() <= np.abs(reward).max():
             values[row] = (K @ u)[at_asked]
     return values
 
 
-def _iterated(backup: NDArray[np.float32], reward: NDArray[np.float32], step: float, depth: Depth) -> FloatArray | None:
-    """Sums of TD errors after ``depth`` layers; None if the layers diverge."""
-    if depth == FIXED_POINT:
-        try:
-            return np.asarray(np.linalg.solve(-backup.astype(np.float64), reward))
-        except np.linalg.LinAlgError:
-            return None
+def _iterated(
+    backup: NDArray[np.float32], reward: NDArray[np.float32], step_size: float, n_layers: Depth
+) -> tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]:
+    """Sums of the sources' TD errors after all layers, and the last layer's."""
+    if n_layers == FIXED_POINT:
+        return np.linalg.lstsq(-backup, reward)[0], np.zeros_like(reward)
     u, change = np.zeros_like(reward), reward
-    largest = np.abs(reward).max()
     with np.errstate(over="ignore", invalid="ignore"):
-        for _ in range(depth):
-            change = reward + backup @ u
-            u = u + np.float32(step) * change
-    # The TD errors of the first layer are the rewards; those of the last are smaller where the layers converge.
-    return np.asarray(u, np.float64) if np.abs(change).max() <= largest else None
+        for _ in range(n_layers):
+            change = np.float32(step_size) * (reward + backup @ u)
+            u = u + change
+    return u, change
 
 
 def _softmax(scores: NDArray[np.float32], counts: NDArray[np.float32]) -> NDArray[np.float32]:
