@@ -103,4 +103,4 @@ def refuse_not_finite(observations: NDArray[Any], sentence: str) -> None:
 
 
 def _rows_differ(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.bool_]:
-    return np.asarray((a != b).reshape(len(a), -1).any(axis=1))
+    return np.asarray((a != b).any(axis=tuple(range(1, a.ndim))))
