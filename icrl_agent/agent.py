@@ -11,14 +11,16 @@ import torch
 from gymnasium import spaces
 from numpy.typing import ArrayLike
 
+from icrl_agent.adaptation import adapted_evaluation, adapted_evaluations, adapted_model, checked_lengthscale, is_auto
 from icrl_agent.collect import collect, single_spaces, without_history
 from icrl_agent.context import prompt_context
 from icrl_agent.depth import Depth, check_tolerance, context_values, layer_weights, resolve_depth
 from icrl_agent.envs.solve import check_gamma, state_values
-from icrl_agent.estimate import estimate, estimate_each, refuse_endless
-from icrl_agent.features import FeatureMap, feature_map_for
+from icrl_agent.estimate import refuse_endless
+from icrl_agent.features import FeatureMap, RandomFourier, feature_map_for
 from icrl_agent.model import SoftmaxICTD, load_weights, save_weights
 from icrl_agent.model.transformer import LayerKind
+from icrl_agent.observations import recorded_observation_space, refuse_images
 from icrl_agent.queries import checked_queries, recorded_space
 from icrl_agent.results import Evaluation
 from icrl_agent.streaming import LayerWeights, Stream, VectorStream
@@ -54,6 +56,8 @@ class ICRLAgent:
     Args:
         model: the transformer.
         feature_seed: seed of the default feature maps.
+        auto_sharpness: whether every context gets a sharpness of its own, which multiplies the model's A.
+        lengthscale: of the default features of vectors: a number, "median" or "auto", see ``RandomFourier``.
 
     >>> import gymnasium as gym, icrl_agent
     >>> agent = ICRLAgent.from_theory(feature_dim=32)
@@ -62,7 +66,14 @@ class ICRLAgent:
     (10,)
     """
 
-    def __init__(self, model: SoftmaxICTD, feature_seed: int = 0) -> None:
+    def __init__(
+        self,
+        model: SoftmaxICTD,
+        feature_seed: int = 0,
+        *,
+        auto_sharpness: bool = False,
+        lengthscale: float | Literal["median", "auto"] = "median",
+    ) -> None:
         if not isinstance(model, SoftmaxICTD):
             raise TypeError(f"model must be a SoftmaxICTD, got {type(model).__name__}")
         seed = _checked_seed(feature_seed)
@@ -70,21 +81,29 @@ class ICRLAgent:
             raise ValueError("feature_seed must be a non-negative integer, got None")
         self.model = model.eval().requires_grad_(False)
         self.feature_seed = seed
+        self.auto_sharpness = auto_sharpness
+        self.lengthscale = checked_lengthscale(lengthscale)
 
     @_constructor_only
     def from_theory(
         cls,
         feature_dim: int = 32,
         n_layers: int = 60,
-        sharpness: float = 8.0,
+        sharpness: float | Literal["auto"] = 8.0,
         step_size: float = 1.0,
         feature_seed: int = 0,
         device: str | torch.device = "cpu",
         layer: LayerKind = "tsm",
+        lengthscale: float | Literal["median", "auto"] = "median",
     ) -> ICRLAgent:
-        """Build an agent with the weights of Theorem 1, see ``SoftmaxICTD.from_theory``; nothing is trained."""
-        model = SoftmaxICTD.from_theory(feature_dim, n_layers, sharpness, step_size, layer)
-        return cls(model, feature_seed).to(device)
+        """Build an agent with the weights of Theorem 1, see ``SoftmaxICTD.from_theory``; nothing is trained.
+
+        ``sharpness="auto"`` chooses one for every context by held-out TD error, ``lengthscale="auto"`` likewise for
+        the default features of vectors, see ``icrl_agent.selection``; "median" is the median distance.
+        """
+        auto = is_auto("sharpness", sharpness)
+        model = SoftmaxICTD.from_theory(feature_dim, n_layers, 1.0 if auto else float(sharpness), step_size, layer)
+        return cls(model, feature_seed, auto_sharpness=auto, lengthscale=lengthscale).to(device)
 
     @_constructor_only
     def from_pretrained(cls, name: str = "universal") -> ICRLAgent:
@@ -112,11 +131,17 @@ class ICRLAgent:
     @classmethod
     def _read(cls, path: str | Path) -> ICRLAgent:
         model, config = load_weights(path)
-        return cls(model, int(config.get("feature_seed", 0)))
+        return cls(
+            model,
+            int(config.get("feature_seed", 0)),
+            auto_sharpness=bool(config.get("auto_sharpness", False)),
+            lengthscale=config.get("lengthscale", "median"),
+        )
 
     def save(self, path: str | Path) -> None:
-        """Write weights and feature seed to a safetensors file."""
-        save_weights(self.model, path, {"feature_seed": self.feature_seed})
+        """Write weights and settings to a safetensors file."""
+        names = ("feature_seed", "auto_sharpness", "lengthscale")
+        save_weights(self.model, path, {name: getattr(self, name) for name in names})
 
     def to(self, device: str | torch.device) -> ICRLAgent:
         """Move the model to a device; returns the agent itself.
@@ -190,9 +215,12 @@ class ICRLAgent:
             n_steps: transitions, at least 1; of every copy with ``per_env``.
             gamma: discount factor in [0, 1]; 1 where termination is certain.
             queries: raw observations whose values are wanted; None = all states of a Discrete space (the visited
-                ones above 10,000), the visited states of a Box space.
+                ones above 10,000), the visited states of any other space.
             n_layers: depth; None = the model's own; "fixed_point" = the limit of infinitely many layers.
-            feature_map: a feature map or its spec; None = the wrapper's, else the default for the space.
+            feature_map: a feature map or its spec; None = the wrapper's, else random directions for Discrete spaces
+                and ``RandomFourier`` with the context's own mean, scale and lengthscale for vectors. Dict, Tuple and
+                MultiDiscrete observations are vectors as ``gymnasium.spaces.flatten`` writes them, and so are the
+                states of the answer.
             seed: of the environment's reset and the policy's sampling; None = unseeded.
             tolerance: stop after a layer that changes no value above it (``Evaluation.n_layers`` says which);
                 None = run all.
@@ -216,20 +244,26 @@ class ICRLAgent:
         _refuse_buried_history(env)
         if per_env and not hasattr(env, "num_envs"):
             raise TypeError(f"per_env needs a vector environment, got {type(env).__name__}")
-        if not isinstance(observation_space, spaces.Discrete | spaces.Box | spaces.MultiDiscrete | spaces.MultiBinary):
-            raise TypeError(
-                f"observation space {type(observation_space).__name__} is not supported: flatten it first with"
-                " gymnasium.wrappers.FlattenObservation"
-            )
+        raw_space, observation_space = observation_space, recorded_observation_space(observation_space)
+        if feature_map is None:
+            refuse_images(raw_space)
         chosen_map = self._feature_map(feature_map, observation_space)
         tasks = induced_processes(env, policy) if per_env else [induced_process(env, policy)]
         truths = {id(task): None if task.mrp is None else state_values(task.mrp, gamma) for task in tasks}
-        true_values = [truths[id(task)] for task in tasks]
-        asked = None if queries is None else checked_queries(queries, observation_space)
+        asked = None if queries is None else checked_queries(queries, raw_space)
         transitions = collect(env, policy, n_steps, seed, per_env=per_env)
-        contexts = transitions.by_copy(len(tasks)) if per_env else [transitions]
-        results = estimate_each(
-            self.model, contexts, chosen_map, observation_space, gamma, depth, asked, tasks, true_values, tolerance
+        results = adapted_evaluations(
+            self.model,
+            self.auto_sharpness,
+            transitions.by_copy(len(tasks)) if per_env else [transitions],
+            chosen_map,
+            observation_space,
+            gamma,
+            depth,
+            asked,
+            tasks,
+            [truths[id(task)] for task in tasks],
+            tolerance,
         )
         return results if per_env else results[0]
 
@@ -249,7 +283,7 @@ class ICRLAgent:
             gamma: discount factor in [0, 1].
             queries: raw observations whose values are wanted; None = the visited states.
             n_layers: depth; None = the model's own.
-            feature_map: a feature map or its spec; None = the default for integers from 0, or for vectors.
+            feature_map: a feature map or its spec; None = as in ``evaluate``, for integers from 0 or for vectors.
             tolerance: as in ``evaluate``.
 
         Raises:
@@ -262,7 +296,9 @@ class ICRLAgent:
         asked = None if queries is None else checked_queries(queries, space)
         chosen_map = self._feature_map(feature_map, space)
         task = Task(None, "recorded transitions carry no truth")
-        return estimate(self.model, transitions, chosen_map, space, gamma, depth, asked, task, None, tolerance)
+        return adapted_evaluation(
+            self.model, self.auto_sharpness, transitions, chosen_map, space, gamma, depth, asked, task, None, tolerance
+        )
 
     def value(self, obs: Mapping[str, Any], gamma: float = 0.9, n_layers: Depth | None = None) -> float:
         """Value of the present state of one ``HistoryWrapper`` observation.
@@ -276,7 +312,9 @@ class ICRLAgent:
         context = prompt_context(obs, self.model.feature_dim)
         if gamma == 1:
             refuse_endless(context)
-        found = context_values(self.model, context, gamma, resolve_depth(self.model, n_layers))
+        depth = resolve_depth(self.model, n_layers)
+        model = adapted_model(self.model, context, gamma, depth) if self.auto_sharpness else self.model
+        found = context_values(model, context, gamma, depth)
         return float(found.values[context.query_state[0]])
 
     def stream(
@@ -326,6 +364,10 @@ class ICRLAgent:
         depth = resolve_depth(self.model, n_layers)
         if feature_map is None:
             raise TypeError("a stream needs a feature map or its spec: it knows no observation space to choose one for")
+        if self.auto_sharpness:
+            raise ValueError(
+                "a stream's weights stay as they are: build the agent with a number as sharpness, not 'auto'"
+            )
         return (
             layer_weights(self.model, depth),
             self._feature_map(feature_map, None),
@@ -336,6 +378,8 @@ class ICRLAgent:
         )
 
     def _feature_map(self, feature_map: FeatureMap | Mapping[str, Any] | None, space: Any) -> FeatureMap:
+        if feature_map is None and isinstance(space, spaces.Box | spaces.MultiBinary):
+            return RandomFourier("context", "context", self.model.feature_dim, self.lengthscale, self.feature_seed)
         if feature_map is None:
             return feature_map_for(space, self.model.feature_dim, self.feature_seed)
         chosen = as_feature_map(feature_map, space)

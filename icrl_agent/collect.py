@@ -19,11 +19,12 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from numpy.typing import NDArray
 
-from icrl_agent.transitions import Transitions
+from icrl_agent.observations import flat_rows, is_composite, single_observations
+from icrl_agent.transitions import Transitions, refuse_not_finite
 from icrl_agent.wrappers.observation import HistoryWrapper
 from icrl_agent.wrappers.policy import BoundPolicy, PolicyLike
 from icrl_agent.wrappers.vector import HistoryWrapper as VectorHistoryWrapper
-from icrl_agent.wrappers.vector import autoreset_mode, final_observations
+from icrl_agent.wrappers.vector import autoreset_mode
 
 __all__ = ["collect", "is_sb3_vec_env", "preserved_generators", "single_spaces", "without_history"]
 
@@ -58,7 +59,8 @@ def collect(env: Any, policy: PolicyLike, n_steps: int, seed: int | None, *, per
 
     Never waits for an episode's end. Transitions of the last batch beyond ``n_steps`` are left out. The global
     random generators of Python, NumPy and torch are as before afterwards. A history wrapper around the environment
-    is stepped over and left empty, so it must be reset before it is used again.
+    is stepped over and left empty, so it must be reset before it is used again. Observations of Dict, Tuple and
+    MultiDiscrete spaces are recorded as ``gymnasium.spaces.flatten`` writes them; the policy sees them raw.
 
     Args:
         env: the environment.
@@ -103,10 +105,17 @@ class _Step(NamedTuple):
 
 def _single_steps(env: gym.Env[Any, Any], policy: BoundPolicy, seed: int | None) -> Iterator[_Step]:
     real = np.ones(1, bool)
-    discrete = isinstance(env.observation_space, spaces.Discrete)
+    space = env.observation_space
 
     def own(observation: Any) -> Any:
-        return _one_number(observation, "observation") if discrete else copy.deepcopy(observation)
+        return (
+            _one_number(observation, "observation")
+            if isinstance(space, spaces.Discrete)
+            else copy.deepcopy(observation)
+        )
+
+    def row(observation: Any) -> Any:
+        return flat_rows(space, [observation])[0] if is_composite(space) else observation
 
     # Copies throughout: an environment may write every observation into one array of its own.
     observation = own(env.reset(seed=seed)[0])
@@ -115,45 +124,64 @@ def _single_steps(env: gym.Env[Any, Any], policy: BoundPolicy, seed: int | None)
         next_observation = own(next_observation)
         reward = _one_number(reward, "reward")
         terminated, truncated = _one_number(terminated, "terminated"), _one_number(truncated, "truncated")
-        yield _Step([observation], [reward], [next_observation], [terminated], [truncated], real)
+        yield _Step([row(observation)], [reward], [row(next_observation)], [terminated], [truncated], real)
         observation = next_observation
         if terminated or truncated:
             observation = own(env.reset()[0])
 
 
 def _vector_steps(env: VectorEnv[Any, Any, Any], policy: BoundPolicy, seed: int | None) -> Iterator[_Step]:
-    mode = autoreset_mode(env)
-    observations = np.array(env.reset(seed=seed)[0], copy=True)
+    mode, space = autoreset_mode(env), env.single_observation_space
+    # Copies throughout: the environment may use its arrays again.
+    observations = copy.deepcopy(env.reset(seed=seed)[0])
+    left = _batch_rows(space, observations)
     only_resets = np.zeros(env.num_envs, bool)
     while True:
-        raw_next, rewards, terminated, truncated, infos = env.step(policy.actions(observations))
-        raw_next = np.array(raw_next, copy=True)
+        observations, rewards, terminated, truncated, infos = env.step(policy.actions(observations))
+        observations = copy.deepcopy(observations)
+        entered = _batch_rows(space, observations)
         done = np.asarray(terminated) | np.asarray(truncated)
-        following = final_observations(raw_next, infos, done) if mode is AutoresetMode.SAME_STEP else raw_next
-        # Copies: the environment may use its arrays again.
-        yield _Step(observations, np.array(rewards), following, np.array(terminated), np.array(truncated), ~only_resets)
-        observations = raw_next
+        following = entered
+        if mode is AutoresetMode.SAME_STEP and done.any():
+            following = _with_rows(space, entered, done, np.asarray(infos["final_obs"], dtype=object)[done])
+        yield _Step(left, np.array(rewards), following, np.array(terminated), np.array(truncated), ~only_resets)
+        left = entered
         if mode is AutoresetMode.NEXT_STEP:
             only_resets = done
         elif mode is AutoresetMode.DISABLED and done.any():
-            observations = np.array(env.reset(options={"reset_mask": done})[0], copy=True)
+            observations = copy.deepcopy(env.reset(options={"reset_mask": done})[0])
+            left = _batch_rows(space, observations)
 
 
 def _sb3_steps(env: Any, policy: BoundPolicy, seed: int | None) -> Iterator[_Step]:
     if seed is not None:
         env.seed(int(seed))
-    real = np.ones(env.num_envs, bool)
-    observations = np.array(env.reset(), copy=True)
+    space, real = env.observation_space, np.ones(env.num_envs, bool)
+    observations = copy.deepcopy(env.reset())
+    left = _batch_rows(space, observations)
     while True:
-        raw_next, rewards, done, infos = env.step(policy.actions(observations))
-        raw_next = np.array(raw_next, copy=True)
-        following = np.array(raw_next, copy=True)
+        observations, rewards, done, infos = env.step(policy.actions(observations))
+        observations = copy.deepcopy(observations)
+        entered = _batch_rows(space, observations)
         # SB3 reports one flag; a time limit that cut the episode is told apart by the info.
         truncated = np.array([bool(info.get("TimeLimit.truncated", False)) for info in infos]) & done
-        for index in np.flatnonzero(done):
-            following[index] = infos[index]["terminal_observation"]
-        yield _Step(observations, np.asarray(rewards, np.float64), following, done & ~truncated, truncated, real)
-        observations = raw_next
+        ends = [infos[index]["terminal_observation"] for index in np.flatnonzero(done)]
+        following = _with_rows(space, entered, done, ends) if ends else entered
+        yield _Step(left, np.asarray(rewards, np.float64), following, done & ~truncated, truncated, real)
+        left = entered
+
+
+def _batch_rows(space: spaces.Space[Any], batch: Any) -> NDArray[Any]:
+    return flat_rows(space, single_observations(space, batch) if is_composite(space) else batch)
+
+
+def _with_rows(
+    space: spaces.Space[Any], rows: NDArray[Any], which: NDArray[np.bool_], replacements: Any
+) -> NDArray[Any]:
+    """Rows with some replaced by the rows of raw observations."""
+    replaced = rows.copy()
+    replaced[which] = flat_rows(space, [*replacements] if is_composite(space) else np.stack([*replacements]))
+    return replaced
 
 
 def _gathered(steps: Iterator[_Step], n_steps: int, num_envs: int | None) -> Transitions:
@@ -183,13 +211,10 @@ def _gathered(steps: Iterator[_Step], n_steps: int, num_envs: int | None) -> Tra
     for name, flags in zip(("terminated", "truncated"), columns[3:5], strict=True):
         if flags.dtype != np.bool_:
             raise TypeError(f"the environment returned {name} as {flags.dtype}, it must be True or False")
-    for name, observations in (("observation", columns[0]), ("observation", columns[2])):
+    for observations in (columns[0], columns[2]):
         if not np.issubdtype(observations.dtype, np.number) and observations.dtype != np.bool_:
-            raise TypeError(f"the environment returned an {name} that is no array of numbers")
-        bad = ~np.isfinite(observations.reshape(len(observations), -1)).all(axis=1)
-        if bad.any():
-            step_number = int(np.flatnonzero(bad)[0]) + 1
-            raise ValueError(f"the environment returned an {name} at step {step_number} that is not finite")
+            raise TypeError("the environment returned an observation that is no array of numbers")
+        refuse_not_finite(observations, "the environment returned an observation at step {} that is not finite")
     return Transitions(
         observations=columns[0],
         rewards=columns[1].astype(np.float64),

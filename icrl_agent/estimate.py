@@ -135,6 +135,7 @@ def _evaluation(
         diagnostics=_diagnostics(model, context, gamma, found.last_layer_change, isinstance(space, spaces.Discrete)),
         transitions=transitions,
         reason=reason,
+        chosen={},
     )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import ArrayLike, NDArray
 
+from icrl_agent.observations import flat_rows, is_composite
 from icrl_agent.transitions import Transitions
 
 __all__ = ["answered_states", "checked_queries", "recorded_space"]
@@ -18,7 +19,9 @@ LARGEST_ANSWERED_SPACE = 10_000
 
 
 def checked_queries(queries: ArrayLike, space: spaces.Space[Any]) -> NDArray[Any]:
-    """Raw observations as an array with one row per query."""
+    """Raw observations as an array with one row per query; those of composite spaces flattened."""
+    if is_composite(space):
+        return _flattened_queries(queries, space)
     asked = np.asarray(queries)
     if isinstance(space, spaces.Discrete):
         last = int(space.start + space.n) - 1
@@ -40,6 +43,17 @@ def checked_queries(queries: ArrayLike, space: spaces.Space[Any]) -> NDArray[Any
             raise ValueError(f"query {np.flatnonzero(outside)[0]} lies outside the observation space {space}")
         return rounded
     return asked
+
+
+def _flattened_queries(queries: Any, space: spaces.Space[Any]) -> NDArray[Any]:
+    asked = list(queries)
+    if not asked:
+        raise ValueError("queries must hold at least one observation")
+    for number, query in enumerate(asked):
+        one = np.asarray(query, space.dtype) if isinstance(space, spaces.MultiDiscrete) else query
+        if not space.contains(one):
+            raise ValueError(f"query {number} lies outside the observation space {space}")
+    return flat_rows(space, asked)
 
 
 def recorded_space(transitions: Transitions, queries: ArrayLike | None) -> spaces.Space[Any]:

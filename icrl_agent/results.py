@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
@@ -124,6 +124,8 @@ class Evaluation:
     """The experience the values come from."""
     reason: str | None = None
     """Why something is None."""
+    chosen: Mapping[str, float] = field(default_factory=dict)
+    """What was chosen from the context: sharpness, lengthscale."""
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the transitions as plain JSON-able numbers and lists; None where not finite."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Columns", "Transitions"]
+__all__ = ["Columns", "Transitions", "refuse_not_finite"]
 
 
 class Columns(NamedTuple):
@@ -26,7 +26,9 @@ class Columns(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Transitions:
-    """n transitions in the order they happened, from one environment or several interleaved copies.
+    """n transitions, from one environment or several interleaved copies; every row carries its own successor.
+
+    Arrays of your own: ``icrl_agent.logged_data.transitions_from_arrays`` checks them.
 
     Args:
         observations: states left, (n, ...).
@@ -55,8 +57,8 @@ class Transitions:
     def columns(self) -> Columns:
         """Write the transitions as columns, each copy's steps side by side.
 
-        Consecutive steps of an episode share a column; where an episode (or the record of a copy) ends, its last
-        state gets a column that is no source.
+        Consecutive steps of an episode share a column; where an episode (or the record of a copy) ends, or the next
+        row starts elsewhere, the state entered gets a column that is no source.
 
         >>> import numpy as np
         >>> flag = np.zeros(2, bool)
@@ -68,6 +70,7 @@ class Transitions:
         copy = self.copy[order]
         ends = (self.terminated | self.truncated)[order]
         ends[:-1] |= copy[1:] != copy[:-1]
+        ends[:-1] |= _rows_differ(self.next_observations[order][:-1], self.observations[order][1:])
         ends[-1:] = True
         # A row's column is its rank plus the number of end columns before it.
         column = np.arange(len(order)) + np.concatenate([[0], np.cumsum(ends)[:-1]])
@@ -97,3 +100,15 @@ class Transitions:
             self.observations[:n], self.rewards[:n], self.next_observations[:n],
             self.terminated[:n], self.truncated[:n], self.copy[:n],
         )  # fmt: skip
+
+
+def refuse_not_finite(observations: NDArray[Any], sentence: str) -> None:
+    """Raise ValueError for an observation that is not finite; ``sentence`` gets the number of its row, from 1."""
+    flat = observations.reshape(len(observations), -1)
+    if not np.isfinite(flat).all():
+        row, dimension = np.argwhere(~np.isfinite(flat))[0]
+        raise ValueError(f"{sentence.format(row + 1)}: dimension {dimension} is {flat[row, dimension]}")
+
+
+def _rows_differ(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.bool_]:
+    return np.asarray((a != b).any(axis=tuple(range(1, a.ndim))))

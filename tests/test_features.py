@@ -300,7 +300,10 @@ def test_states_outside_are_named(kind):
         (lambda: Table([[1.0], [np.nan]]), "finite numbers, row 1 does not"),
         (lambda: RandomFourier(0.0, 0.0, 4), "scale must be a finite positive number"),
         (lambda: RandomFourier(np.inf, 1.0, 4), "shift must be a finite number"),
-        (lambda: RandomFourier(0.0, 1.0, 4, lengthscale=0.0), "lengthscale must be a positive number, got 0.0"),
+        (
+            lambda: RandomFourier(0.0, 1.0, 4, lengthscale=0.0),
+            "lengthscale must be a positive number, 'median' or 'auto', got 0.0",
+        ),
         (lambda: RandomFourier((0.0, 1.0), 1.0, 4)([[1.0, 2.0, 3.0]]), "have 3 numbers each, shift has 2"),
         (lambda: RandomFourier(0.0, 1.0, 4)([[1.0, 2.0], [0.0, np.nan]]), "observation 1 is not finite in dimension 1"),
         (lambda: from_spec({"kind": "tabular"}), "unknown feature map kind 'tabular', known kinds: one_hot, random_"),

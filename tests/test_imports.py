@@ -15,10 +15,24 @@ import icrl_agent
 PACKAGE = Path(icrl_agent.__file__).parent
 # A part may import parts of a lower level; those of the lowest level know nothing of each other.
 LEVELS = [
-    {"features", "prompt", "metrics", "algorithms", "envs"},
+    {"features", "prompt", "metrics", "algorithms", "envs", "observations"},
     {"wrappers"},
     {"model", "streaming"},
-    {"transitions", "collect", "truth", "context", "depth", "queries", "results", "figures", "estimate", "jobs"},
+    {
+        "transitions",
+        "logged_data",
+        "collect",
+        "truth",
+        "context",
+        "depth",
+        "queries",
+        "results",
+        "figures",
+        "estimate",
+        "jobs",
+        "selection",
+        "adaptation",
+    },
     {"agent"},
     {"train"},
     {"eval"},
@@ -27,7 +41,7 @@ LEVELS = [
 LEVEL = {part: level for level, parts in enumerate(LEVELS) for part in parts}
 # The parts that may import a heavy library; the last two only inside functions or for types.
 HOME = {
-    "torch": {"model", "context", "depth", "estimate", "agent", "train", "eval", "cli", "__main__"},
+    "torch": {"model", "context", "depth", "estimate", "adaptation", "agent", "train", "eval", "cli", "__main__"},
     "stable_baselines3": {"eval"},
     "tensorboard": {"train", "eval"},
 }

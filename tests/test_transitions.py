@@ -125,7 +125,17 @@ def test_neither_copy_touches_the_others():
         assert np.ptp(np.flatnonzero(mine)) == mine.sum() - 1  # side by side
         assert columns.source_mask[mine].sum() == (transitions.copy == c).sum()
     with pytest.raises(AssertionError):
-        check_neighbours(one_copy_double(transitions))
+        check_neighbours(next_start_double(transitions))
+
+
+def test_rows_in_any_order_keep_their_successors():
+    transitions = record(40, (3, 7), KINDS[0])
+    shuffled = np.random.default_rng(0).permutation(40)
+    columns = Transitions(*(getattr(transitions, name)[shuffled] for name in FIELDS)).columns()
+    source = np.flatnonzero(columns.source_mask)
+    got = {(columns.observations[j], columns.observations[j + 1], columns.rewards[j]) for j in source}
+    assert got == set(zip(transitions.observations, transitions.next_observations, transitions.rewards, strict=True))
+    check_neighbours(columns)
 
 
 def test_literal_columns():

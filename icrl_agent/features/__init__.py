@@ -15,6 +15,7 @@ from gymnasium import spaces
 from numpy.typing import ArrayLike
 
 from icrl_agent.features._checks import FloatArray
+from icrl_agent.features.adaptive import fit_fourier
 from icrl_agent.features.fourier import RandomFourier
 from icrl_agent.features.state import OneHot, RandomUniform, RandomUnit, Table
 
@@ -26,6 +27,7 @@ __all__ = [
     "RandomUnit",
     "Table",
     "feature_map_for",
+    "fit_fourier",
     "from_spec",
 ]
 
@@ -74,7 +76,7 @@ def from_spec(spec: Mapping[str, Any]) -> FeatureMap:
 
 
 def feature_map_for(space: spaces.Space[Any], dim: int = 32, seed: int = 0) -> FeatureMap:
-    """Pick the default feature map for an observation space.
+    """Pick the default feature map for an observation space, before anything is observed.
 
     Discrete spaces get ``RandomUnit``, Box spaces of vectors ``RandomFourier`` (shifted and scaled to unit
     variance of the uniform distribution over the bounds where they are finite, lengthscale sqrt(k) for k numbers).

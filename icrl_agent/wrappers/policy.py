@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from icrl_agent.envs.tables import check_policy
 from icrl_agent.envs.tabular_env import cumulative
+from icrl_agent.observations import batch_length, single_observations
 
 __all__ = ["BoundPolicy", "PolicyWrapper", "bind_policy"]
 
@@ -102,9 +103,10 @@ class BoundPolicy:
             for action in chosen:
                 self._valid(action)
             return chosen
-        n_rows = len(next(iter(observations.values())) if isinstance(observations, dict) else observations)
         if self._function is not None:
-            return np.stack([np.asarray(self.action(observations[row])) for row in range(n_rows)])
+            singles = single_observations(self.observation_space, observations)
+            return np.stack([np.asarray(self.action(observation)) for observation in singles])
+        n_rows = batch_length(observations)
         if isinstance(self.action_space, spaces.Discrete):
             low = int(self.action_space.start)
             return self._rng.integers(low, low + int(self.action_space.n), n_rows)
@@ -141,6 +143,8 @@ class BoundPolicy:
             action = np.asarray(action).reshape(()).item()
         elif isinstance(self.action_space, spaces.Box) and np.issubdtype(self.action_space.dtype, np.floating):
             action = np.asarray(action, dtype=self.action_space.dtype)
+            if action.size == 1 and self.action_space.shape == (1,):
+                action = action.reshape(1)
         if not self.action_space.contains(action):
             raise ValueError(f"the policy returned action {action!r}, which is not in {self.action_space}")
         return action

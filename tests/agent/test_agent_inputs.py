@@ -145,17 +145,11 @@ def test_not_an_environment(agent, env):
     check_sentence(lambda: agent.evaluate(env), f"env must be a Gymnasium environment.* got {type(env).__name__}")
 
 
-class Keyed(gym.ObservationWrapper):
-    def __init__(self, env):
-        super().__init__(env)
-        self.observation_space = spaces.Dict({"state": env.observation_space})
+def test_an_observation_space_without_a_flat_form(agent, env):
+    class Spoken(gym.ObservationWrapper):
+        observation_space = spaces.Text(5)
 
-    def observation(self, observation):
-        return {"state": observation}
-
-
-def test_a_dict_observation_space(agent, env):
-    check_sentence(lambda: agent.evaluate(Keyed(env)), "observation space Dict is not supported: flatten it first")
+    check_sentence(lambda: agent.evaluate(Spoken(env)), "observation space Text is not supported: Discrete, Box,")
 
 
 def test_copies_of_different_tasks(agent):

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from icrl_agent import ICRLAgent
-from icrl_agent.features import OneHot, RandomFourier, RandomUnit, feature_map_for
+from icrl_agent.features import OneHot, RandomFourier, RandomUnit, feature_map_for, fit_fourier
 from icrl_agent.model import SoftmaxICTD
 from icrl_agent.wrappers import HistoryWrapper
 from icrl_agent.wrappers.vector import HistoryWrapper as VectorHistoryWrapper
@@ -34,6 +34,9 @@ def worth_zero(transitions, states):
 def check_literal(evaluate, literal_values, agent, env, x=None, **options):
     result = evaluate(agent, env, n_steps=80, gamma=GAMMA, seed=3, **options)
     space = getattr(env, "single_observation_space", env.observation_space)
+    if x is None and isinstance(space, gym.spaces.Box):
+        x = RandomFourier("context", "context", agent.model.feature_dim, "median", agent.feature_seed)
+        x = fit_fourier(x, result.transitions.observations)
     x = x or feature_map_for(space, agent.model.feature_dim, agent.feature_seed)
     expected = literal_values(
         agent.model, result.transitions, x, result.states, GAMMA, n_layers=options.get("n_layers")

@@ -13,7 +13,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv
 
 from icrl_agent import ICRLAgent
 from icrl_agent.envs import TabularMDP
-from icrl_agent.features import RandomUnit, feature_map_for
+from icrl_agent.features import RandomFourier, RandomUnit, fit_fourier
 
 GAMMA = 0.5
 # The cycle pays 1, 2, 3, 4, 5: v(i) = sum_k gamma^k r(i + k) over one round, over 1 - gamma^5.
@@ -192,7 +192,7 @@ def test_queries_of_a_box_space(agent, make_env, literal_values, shape):
     # Answered in the space's own precision, in which the visited states came.
     queries = np.array(queries, np.float32)
     np.testing.assert_array_equal(result.states, queries)
-    x = feature_map_for(env.observation_space, 32)
+    x = fit_fourier(RandomFourier("context", "context", 32, "median"), result.transitions.observations)
     expected = literal_values(agent.model, result.transitions, x, queries, 0.9)
     np.testing.assert_allclose(result.values, expected, atol=1e-8)
     assert result.visits.tolist() == [0, 0, 0]
