@@ -31,6 +31,9 @@ test: $(STAMP) ## the tests, under six minutes on two cores
 test-slow: $(STAMP) ## the tests that take minutes
 	$(BIN)/python -m pytest -m slow
 
+bench: $(STAMP) ## the speed ratios, with their bounds, to docs/benchmarks.md
+	$(BIN)/python benchmarks/run_all.py
+
 check: $(STAMP) ## lint, format and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

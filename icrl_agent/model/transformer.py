@@ -40,37 +40,49 @@ def attention_weights(Z: Tensor, A: Tensor, source_mask: Tensor) -> Tensor:
     Sums over i to 1; all 0 for a prompt without a source.
     """
     scores = Z.transpose(1, 2) @ A @ Z  # (B, sources, queries)
-    is_source = source_mask[:, :, None]
+    no_source = ~source_mask
+    scores.masked_fill_(no_source[:, :, None], float("-inf"))
+    empty = no_source.all(dim=1)
+    if not bool(empty.any()):
+        return torch.softmax(scores, dim=1)
     # A prompt without sources gets scores 0 here, so that its weights and gradients are 0 and not NaN.
-    empty = ~source_mask.any(dim=1)[:, None, None]
-    scores = scores.masked_fill(~is_source, float("-inf")).masked_fill(empty, 0.0)
-    return torch.softmax(scores, dim=1) * is_source
+    return torch.softmax(scores.masked_fill(empty[:, None, None], 0.0), dim=1) * source_mask[:, :, None]
 
 
-def _attend(Z: Tensor, A: Tensor, V: Tensor, source_mask: Tensor) -> Tensor:
+def _attend(Z: Tensor, V: Tensor, weights: Tensor, source_mask: Tensor) -> Tensor:
     # Columns that are no source carry weight 0; clearing them keeps whatever they hold out of the sum.
-    values = (V @ Z).masked_fill(~source_mask[:, None, :], 0.0)
-    return values @ attention_weights(Z, A, source_mask)
+    return (V @ Z).masked_fill_(~source_mask[:, None, :], 0.0) @ weights
 
 
 def _shifted_left(row: Tensor) -> Tensor:
     return torch.cat([row[:, 1:], torch.zeros_like(row[:, :1])], dim=1)
 
 
-def dual_head_layer(Z: Tensor, A: Tensor, V: Tensor, gamma: Tensor, source_mask: Tensor, continues: Tensor) -> Tensor:
-    """One dual-head layer (eqs 10-17): Z (B, d+3, N), gamma (B, 1), source_mask bool and continues (B, N)."""
+def dual_head_layer(
+    Z: Tensor, V: Tensor, weights: Tensor, gamma: Tensor, source_mask: Tensor, continues: Tensor
+) -> Tensor:
+    """One dual-head layer (eqs 10-17).
+
+    Args:
+        Z: (B, d+3, N).
+        V: (d+3, d+3).
+        weights: ``attention_weights`` of Z, (B, N, N).
+        gamma: (B, 1).
+        source_mask: bool (B, N).
+        continues: (B, N).
+    """
     feature_dim = Z.shape[1] - MEMORY_ROWS
-    H = _attend(Z, A, V, source_mask)
+    H = _attend(Z, V, weights, source_mask)
     shifted = gamma * continues * _shifted_left(H[:, current_row(feature_dim)])
     out = Z + H
     target = out[:, target_row(feature_dim)] + shifted
     return _with_target(out, target, feature_dim)
 
 
-def tsm_layer(Z: Tensor, A: Tensor, V: Tensor, gamma: Tensor, source_mask: Tensor, continues: Tensor) -> Tensor:
+def tsm_layer(Z: Tensor, V: Tensor, weights: Tensor, gamma: Tensor, source_mask: Tensor, continues: Tensor) -> Tensor:
     """One single-head layer with the temporal shift module (eqs 18-19); arguments as in ``dual_head_layer``."""
     feature_dim = Z.shape[1] - MEMORY_ROWS
-    out = Z + _attend(Z, A, V, source_mask)
+    out = Z + _attend(Z, V, weights, source_mask)
     target = gamma * continues * _shifted_left(out[:, current_row(feature_dim)])
     return _with_target(out, target, feature_dim)
 
@@ -234,10 +246,13 @@ class SoftmaxICTD(nn.Module):
         """
         gamma_column, sources, lasting = self._checked(prompt, gamma, source_mask, continues)
         layer = _LAYERS[self.layer]
-        Z = prompt
+        Z, weights = prompt, None
         for index in range(self.resolve_n_layers(n_layers)):
             A, V = self.layer_weights(index)
-            Z = layer(Z, A, V, gamma_column, sources, lasting)
+            if weights is None or not self.shared:
+                # V leaves the features as they are, so layers that share A share their attention.
+                weights = attention_weights(Z, A, sources)
+            Z = layer(Z, V, weights, gamma_column, sources, lasting)
         return Z
 
     def values(

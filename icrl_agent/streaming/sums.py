@@ -23,7 +23,7 @@ class StateSums:
     """N, R, C of the transitions in a window, and the scores between the distinct states that they touch.
 
     States live in numbered slots. A slot that nothing refers to any more is used again, so that memory is bounded by
-    the window's length even where every state is new: 8 (2 + W) S^2 bytes for S states and W pairs of weights. An
+    the window's length even where every state is new: 8 (1 + W) S^2 bytes for S slots and W pairs of weights. An
     unbounded history keeps no columns, only sums: memory grows with the number of distinct states alone.
 
     Rewards are never subtracted (a large one would leave its rounding error behind). The window is a ring; when it

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+import icrl_agent.model.transformer
 from icrl_agent.algorithms import weighted_softmax_td
-from icrl_agent.model import SoftmaxICTD
+from icrl_agent.model import SoftmaxICTD, attention_weights
 
 N_PROMPTS = 200
 
@@ -175,3 +176,28 @@ def test_theory_weights_are_those_of_the_paper():
     expected = np.zeros((5, 5))
     expected[-1] = [0, 0, 0.5, 0.5, -0.5]
     assert V.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize(("shared", "n_kernels"), [(True, 1), (False, 4)])
+def test_looped_layers_compute_their_attention_once(random_context, monkeypatch, shared, n_kernels):
+    """Layers that share A share their attention; it is that of every layer's own input."""
+    computed = []
+
+    def counted(Z, A, source_mask):
+        computed.append(attention_weights(Z, A, source_mask))
+        return computed[-1]
+
+    monkeypatch.setattr(icrl_agent.model.transformer, "attention_weights", counted)
+    context = random_context(np.random.default_rng(0), 9, 3, n_queries=2)
+    model = SoftmaxICTD(3, n_layers=4, shared=shared, dtype=torch.float64, seed=1)
+    with torch.no_grad():
+        model.value_weight.mul_(20.0)
+    Z = context.prompt()
+    out = model(Z, 0.9, **context.masks())
+    assert len(computed) == n_kernels
+    for layer in range(4):
+        A, _ = model.layer_weights(layer)
+        own = attention_weights(Z, A, context.masks()["source_mask"])
+        assert torch.equal(own, computed[0 if shared else layer])
+        Z = model(context.prompt(), 0.9, **context.masks(), n_layers=layer + 1)
+    assert torch.equal(Z, out)
