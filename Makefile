@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help install demo test test-slow check format bench clean
+.PHONY: help install demo test test-slow reproduce-quick check format bench clean
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/'
 
@@ -30,6 +30,10 @@ test: $(STAMP) ## the tests, under six minutes on two cores
 
 test-slow: $(STAMP) ## the tests that take minutes
 	$(BIN)/python -m pytest -m slow
+
+reproduce-quick: $(STAMP) ## the paper's claims at small size, about two minutes on two cores
+	@rm -rf runs/reproduce-quick
+	$(BIN)/icrl reproduce --quick --run-dir runs/reproduce-quick
 
 check: $(STAMP) ## lint, format and types
 	$(BIN)/ruff check .
