@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help install demo test test-slow check format bench clean
+.PHONY: help install demo test test-slow reproduce-quick check format bench clean
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/'
 
@@ -33,6 +33,10 @@ test-slow: $(STAMP) ## the tests that take minutes
 
 bench: $(STAMP) ## the speed ratios, with their bounds, to docs/benchmarks.md
 	$(BIN)/python benchmarks/run_all.py
+
+reproduce-quick: $(STAMP) ## the paper's claims at small size, about two minutes on two cores
+	@rm -rf runs/reproduce-quick
+	$(BIN)/icrl reproduce --quick --run-dir runs/reproduce-quick
 
 check: $(STAMP) ## lint, format and types
 	$(BIN)/ruff check .

@@ -18,7 +18,7 @@ __all__ = ["assumption_sharpness", "depth_for_error", "one_hot_sharpness", "sup_
 LARGEST_SHARPNESS = 1e4
 
 
-def one_hot_sharpness(mu: ArrayLike, gamma: float, margin: float) -> float:
+def one_hot_sharpness(mu: ArrayLike, gamma: float, margin: float) -> NDArray[np.float64]:
     """Sharpness tau at which one-hot features meet Assumption 5.1 with C = ``margin`` exactly.
 
         M_pi(s, s) = mu(s) e^tau / (mu(s) e^tau + 1 - mu(s)) >= a = (1 + gamma) / 2 + C   for every s
@@ -30,7 +30,7 @@ def one_hot_sharpness(mu: ArrayLike, gamma: float, margin: float) -> float:
         margin: C, in [0, (1 - gamma) / 2).
 
     Returns:
-        tau, (...) or a float; at least 0.
+        tau, (...); at least 0.
 
     Raises:
         ValueError: for a margin outside its range.
@@ -38,13 +38,14 @@ def one_hot_sharpness(mu: ArrayLike, gamma: float, margin: float) -> float:
     Source: Xie et al. (2026), Assumption 5.1; the closed form is ours.
 
     >>> round(float(one_hot_sharpness([0.05, 0.95], gamma=0.9, margin=0.03)), 2)
-    6.83
+    6.84
     """
     target = _diagonal_needed(gamma, margin)
     probability = np.asarray(mu, dtype=np.float64)
     smallest = np.where(probability > 0, probability, np.inf).min(axis=-1)
     odds = target / (1.0 - target)
-    return np.maximum(np.log((1.0 - smallest) / smallest * odds), 0.0)  # type: ignore[no-any-return]
+    with np.errstate(divide="ignore"):  # one state alone needs no attention
+        return np.asarray(np.maximum(np.log((1.0 - smallest) / smallest * odds), 0.0))
 
 
 def assumption_sharpness(features: ArrayLike, mu: ArrayLike, gamma: float, margin: float) -> float:
@@ -65,7 +66,7 @@ def assumption_sharpness(features: ArrayLike, mu: ArrayLike, gamma: float, margi
     Source: ours. With equal norms the smallest diagonal grows with the sharpness, so bisection finds the place.
 
     >>> round(assumption_sharpness(np.eye(2), [0.05, 0.95], gamma=0.9, margin=0.03), 2)
-    6.83
+    6.84
     >>> assumption_sharpness([[1.0], [2.0]], [0.5, 0.5], gamma=0.9, margin=0.03)
     inf
     """

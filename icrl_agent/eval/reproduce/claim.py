@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,8 +28,8 @@ class Check:
         what: what the number is.
         value: the number.
         interval: (low, high); both the value itself where nothing is random.
-        rule: "at most", "at least", and the strict "below" and "above", speak of the interval's worse end; "contains" and
-            "excludes" of the interval.
+        rule: "at most", "at least", and the strict "below" and "above", speak of the interval's worse end; "contains"
+            and "excludes" of the interval.
         threshold: from theory, or from another measurement of the same run.
 
     >>> Check("slope", -0.49, (-0.52, -0.46), "contains", -0.5).passed
@@ -150,6 +151,7 @@ def mean_interval(samples: ArrayLike, level: float = LEVEL) -> tuple[float, tupl
     return mean, (mean - half, mean + half)
 
 
+@functools.cache
 def student_quantile(probability: float, degrees: int) -> float:
     """Quantile of Student's t, for probabilities above one half.
 

@@ -65,7 +65,7 @@ def measure(sizes: Sizes, layer: Layer = theorem_layer, seed: int = 0) -> Measur
     """Walk the chains once; at every length run the layers to their limit."""
     rng = generator(4, seed)
     chains = draw_chains(rng, sizes.n_chains, sizes.n_states, GAMMA)
-    sharpness = np.asarray(one_hot_sharpness(chains.mu, GAMMA, MARGIN))
+    sharpness = one_hot_sharpness(chains.mu, GAMMA, MARGIN)
     features = np.sqrt(sharpness)[:, None, None] * np.eye(sizes.n_states)
     gamma = torch.full((sizes.n_chains,), GAMMA, dtype=torch.float64)
     snapshots = walk(rng, chains, sizes.lengths)

@@ -75,7 +75,7 @@ def measure(sizes: Sizes, layer: Layer = theorem_layer, seed: int = 0) -> Measur
     """Run the layers on long contexts that meet the assumption, and on short contexts that need not."""
     rng = generator(3, seed)
     chains = draw_chains(rng, sizes.n_chains, sizes.n_states, GAMMA)
-    sharpness = np.asarray(one_hot_sharpness(chains.mu, GAMMA, MARGIN))
+    sharpness = one_hot_sharpness(chains.mu, GAMMA, MARGIN)
     features = np.sqrt(sharpness)[:, None, None] * np.eye(sizes.n_states)
     (successors,) = walk(rng, chains, (sizes.long_length,))
     values, contractions, bounds = _run(layer, features, successors, chains.reward, sizes.n_layers)
