@@ -4,12 +4,15 @@
 
 Nine cases (continuous_cases.py), gamma 0.95. The agent has one setting for all: the theorem's weights, 512 random
 Fourier features in the context's own units, sharpness "auto", 150 layers. Error = mean squared error over 80 visited
-states over the variance of the true values there (1 = the best constant), mean over trajectories. LSTD has the agent's
-features, and its ridge is chosen with the truth: the one that is best over all cases ("one ridge", as the agent has one
-setting), and the best of each trajectory ("any ridge", which nobody could know). The critics of A2C and PPO are a linear
-one on the agent's features, a network [64] on the standardised observation, and Stable-Baselines3's defaults on it; the
-table shows the best of the three by its mean over all cases, and by case ("any"). Where the truth is constant the table
-shows the largest deviation from it. Truths and results are kept in --cache, so an interrupted run goes on.
+states over the variance of the true values there (1 = the best constant), mean over trajectories.
+
+LSTD has the agent's features, and its ridge is chosen with the truth: the one that is best over all cases ("one
+ridge", as the agent has one setting), and the best of each trajectory ("any", which nobody could know). The critics of
+A2C and PPO are a linear one on the agent's features, a network [64] on the standardised observation, and
+Stable-Baselines3's defaults on it; the table shows the best of the three by its mean over all cases, and the best of
+each case ("any"). Where the truth is constant the table shows the largest deviation from it, as a part of it.
+
+Truths and results are kept in --cache, so an interrupted run goes on.
 """
 
 from __future__ import annotations
@@ -72,8 +75,8 @@ def critic(kind: str, variant: str, fourier: RandomFourier) -> SB3Baseline:
     return SB3Baseline(kind, features=features, defaults=True)
 
 
-def measure(case: Case, trajectory: int, cache: Path, results: dict[str, Any], save: Any) -> None:
-    """Errors of all methods on one trajectory, those that are not there yet."""
+def measure(case: Case, trajectory: int, cache: Path, results: dict[str, Any], save: Any, critics: bool) -> None:
+    """Errors of the methods on one trajectory, those that are not there yet."""
     known = truth(case, trajectory, cache)
     variance = float(known.values.var())
 
@@ -95,7 +98,7 @@ def measure(case: Case, trajectory: int, cache: Path, results: dict[str, Any], s
         entry["lstd"] = [error(lstd_values(known, fourier, ridge)) for ridge in RIDGES]
         save()
     space = gym.make(case.env_id).observation_space
-    for kind in ("a2c", "ppo"):
+    for kind in ("a2c", "ppo") if critics else ():
         for variant in CRITICS:
             if f"{kind} {variant}" not in entry:
                 baseline = critic(kind, variant, fourier)
@@ -108,7 +111,8 @@ def summary(cases: list[Case], trajectories: int, results: dict[str, Any]) -> Ta
     """The table of means over trajectories."""
 
     def mean(case: Case, name: str) -> np.ndarray:
-        return np.mean([results[f"{case.name} {k}"][name] for k in range(trajectories)], axis=0)
+        entries = (results[f"{case.name} {k}"] for k in range(trajectories))
+        return np.mean([entry[name] for entry in entries if name in entry], axis=0)
 
     varying = [case for case in cases if not case.constant]
     one_ridge = int(np.argmin(np.mean([mean(case, "lstd") for case in varying], axis=0)))
@@ -157,6 +161,7 @@ def main() -> None:
     """Run and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trajectories", type=int, default=5)
+    parser.add_argument("--critic-trajectories", type=int, help="of the critics; not given = all")
     parser.add_argument("--cache", type=Path, default=Path("runs/continuous"))
     parser.add_argument("--only", nargs="*", help="parts of the cases' names")
     arguments = parser.parse_args()
@@ -170,16 +175,21 @@ def main() -> None:
         temporary.write_text(json.dumps(results, indent=1))
         temporary.replace(path)
 
-    for trajectory in range(arguments.trajectories):
-        for case in cases:
-            measure(case, trajectory, arguments.cache, results, save)
+    n_critics = arguments.trajectories if arguments.critic_trajectories is None else arguments.critic_trajectories
+    for critics, n_trajectories in ((False, arguments.trajectories), (True, n_critics)):
+        for trajectory in range(n_trajectories):
+            for case in cases:
+                measure(case, trajectory, arguments.cache, results, save, critics)
     weak = [name for name, entry in results.items() if entry["signal"] < SMALLEST_SIGNAL and not _is_constant(name)]
     console = Console(width=200)
     console.print(summary(cases, arguments.trajectories, results))
+    console.print(f"critics: {n_critics} trajectories")
     console.print(
-        f"signal: variance of the truth over its Monte-Carlo variance, smallest; below {SMALLEST_SIGNAL:g}:"
-        f" {', '.join(weak) or 'none'}. Largest memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB"
+        "signal: variance of the truth over its Monte-Carlo variance, the smallest; below"
+        f" {SMALLEST_SIGNAL:g}: {', '.join(weak) or 'none'}"
     )
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    console.print(f"largest memory of the whole process: {memory:.0f} MB")
 
 
 def _is_constant(name: str) -> bool:

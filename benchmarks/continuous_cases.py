@@ -26,6 +26,8 @@ N_STEPS = 3000
 N_STATES = 80
 HORIZON = 200
 ROLLOUTS = 100
+#: Where every return is the same.
+CONSTANT_ROLLOUTS = 2
 
 Policy = Callable[[np.ndarray], Any]
 
@@ -42,9 +44,11 @@ class Case:
     """Whether the true value is the same everywhere (within the horizon)."""
 
     @property
-    def deterministic(self) -> bool:
-        """Whether one rollout is the truth."""
-        return self.script is not None and self.obey == 1.0
+    def rollouts(self) -> int:
+        """Rollouts per state; one is the truth where environment and policy are deterministic."""
+        if self.script is not None and self.obey == 1.0:
+            return 1
+        return CONSTANT_ROLLOUTS if self.constant else ROLLOUTS
 
     def policy(self, rng: np.random.Generator) -> Policy:
         """The policy with its own randomness."""
@@ -133,9 +137,7 @@ def truth(case: Case, trajectory: int, cache: Path) -> Truth:
         env = _Snapshots(gym.make(case.env_id), steps)
         transitions = collect(env, case.policy(rng), N_STEPS, seed=trajectory)
         act = case.policy(rng)
-        returns = [
-            [_return(start, o, act) for _ in range(1 if case.deterministic else ROLLOUTS)] for o, start in env.copies
-        ]
+        returns = [[_return(start, o, act) for _ in range(case.rollouts)] for o, start in env.copies]
         array = np.array(returns)
         n = array.shape[1]
         stderr = array.std(axis=1, ddof=1) / math.sqrt(n) if n > 1 else np.zeros(len(array))

@@ -19,6 +19,7 @@ from icrl_agent.queries import answered_states
 from icrl_agent.results import Diagnostics, Evaluation
 from icrl_agent.transitions import Transitions
 from icrl_agent.truth import Task, value_errors
+from icrl_agent.uncertainty import bootstrap_stderr, resampled_units
 
 __all__ = ["estimate", "estimate_each", "refuse_endless"]
 
@@ -136,7 +137,16 @@ def _evaluation(
         transitions=transitions,
         reason=reason,
         chosen={},
+        make_stderr=partial(_stderr, model, context, transitions, gamma, found.n_layers),
     )
+
+
+def _stderr(
+    model: SoftmaxICTD, context: Context, transitions: Transitions, gamma: float, n_layers: Depth
+) -> NDArray[np.float64]:
+    stderr = bootstrap_stderr(model, context, resampled_units(transitions), gamma, n_layers)[context.query_state]
+    stderr[context.query_is_terminal] = 0.0
+    return stderr
 
 
 def _diagnostics(

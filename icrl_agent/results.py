@@ -126,13 +126,24 @@ class Evaluation:
     """Why something is None."""
     chosen: Mapping[str, float] = field(default_factory=dict)
     """What was chosen from the context: sharpness, lengthscale."""
+    make_stderr: Callable[[], FloatArray] | None = field(default=None, repr=False)
+    """Computes ``stderr``."""
+
+    @cached_property
+    def stderr(self) -> FloatArray | None:
+        """Standard errors of the values by the bootstrap over transitions or episodes, (m,), on first access.
+
+        They cover the luck of the transitions; fill-ins (visits 0) have no meaningful error. See
+        ``icrl_agent.uncertainty``.
+        """
+        return None if self.make_stderr is None else self.make_stderr()
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything but the transitions as plain JSON-able numbers and lists; None where not finite."""
+        """Everything but transitions and stderr as plain JSON-able numbers and lists; None where not finite."""
         result: dict[str, Any] = {}
         for item in fields(self):
             value = getattr(self, item.name)
-            if not isinstance(value, Transitions):
+            if not isinstance(value, Transitions) and item.name != "make_stderr":
                 result[item.name] = value.to_dict() if isinstance(value, Diagnostics) else _plain(value)
         return result
 
@@ -168,4 +179,6 @@ def _plain(value: Any) -> Any:
         return [_plain(item) for item in value.tolist()]
     if isinstance(value, list):
         return [_plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {name: _plain(item) for name, item in value.items()}
     return None if isinstance(value, float) and not math.isfinite(value) else value

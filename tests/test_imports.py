@@ -32,6 +32,7 @@ LEVELS = [
         "jobs",
         "selection",
         "adaptation",
+        "uncertainty",
     },
     {"agent"},
     {"train"},
@@ -41,7 +42,19 @@ LEVELS = [
 LEVEL = {part: level for level, parts in enumerate(LEVELS) for part in parts}
 # The parts that may import a heavy library; the last two only inside functions or for types.
 HOME = {
-    "torch": {"model", "context", "depth", "estimate", "adaptation", "agent", "train", "eval", "cli", "__main__"},
+    "torch": {
+        "model",
+        "context",
+        "depth",
+        "estimate",
+        "adaptation",
+        "uncertainty",
+        "agent",
+        "train",
+        "eval",
+        "cli",
+        "__main__",
+    },
     "stable_baselines3": {"eval"},
     "tensorboard": {"train", "eval"},
 }
