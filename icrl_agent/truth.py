@@ -24,7 +24,7 @@ from icrl_agent.metrics import centred_msve, msve, normalized_msve
 from icrl_agent.wrappers.policy import BoundPolicy, PolicyLike, PolicyWrapper
 from icrl_agent.wrappers.vector import PolicyWrapper as VectorPolicyWrapper
 
-__all__ = ["Task", "induced_process", "value_errors"]
+__all__ = ["Task", "decision_process", "induced_process", "value_errors"]
 
 #: Wrappers that leave rewards, observations and actions as they are (a time limit is no end: it bootstraps).
 _TRANSPARENT = (
@@ -68,6 +68,14 @@ def induced_process(env: Any, policy: PolicyLike) -> Task:
     if table is None:
         return Task(None, "the policy is no table: its action probabilities are not known")
     return Task(tables.mdp.policy_mrp(table), None)
+
+
+def decision_process(env: Any) -> tuple[TabularMDP | None, str | None]:
+    """The decision process that a single environment plays, where that is certain, or the reason why it is unknown."""
+    tables = _tables(without_history(env))
+    if tables.policies:
+        return None, "a policy is folded in: there are no decisions left"
+    return tables.mdp, tables.reason
 
 
 def _tables(env: Any) -> _Tables:

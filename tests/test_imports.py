@@ -19,6 +19,7 @@ LEVELS = [
     {"wrappers"},
     {"model", "streaming"},
     {"transitions", "collect", "truth", "context", "depth", "queries", "results", "figures", "estimate", "jobs"},
+    {"control"},
     {"agent"},
     {"train"},
     {"eval"},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,6 +16,8 @@ from icrl_agent.streaming.sums import StateSums
 __all__ = ["Stream"]
 
 FloatArray = NDArray[np.float64]
+
+_NUMBER: dict[str, type] = {"integer": np.int64, "real": np.float64}
 
 
 class Stream:
@@ -84,13 +87,33 @@ class Stream:
         """Transitions in the context."""
         return int(self._sums.counts.sum())
 
+    @property
+    def sums(self) -> StateSums:
+        """Counts, rewards, successors and features of the states in the context, by slot; to read."""
+        return self._sums
+
+    @property
+    def has_running_steps(self) -> bool:
+        """Whether a running episode has steps: at the next ``reset`` its last state takes a column."""
+        return self._present is not None and self._has_steps
+
+    def slot(self, obs: ArrayLike) -> int | None:
+        """Slot of a raw observation, None if it is not in the context."""
+        return self._sums.slot(self._key(obs))
+
+    @property
+    def observations(self) -> NDArray[Any]:
+        """Raw observations by slot, (S, ...); those of slots that wait to be used again mean nothing."""
+        decoded: list[NDArray[Any]] = [np.frombuffer(raw, _NUMBER[kind]) for kind, raw in self._sums.keys]
+        return np.reshape(decoded, (len(decoded), *(self._shape or ())))
+
     def reset(self, obs: ArrayLike) -> None:
         """Start an episode at a raw observation; keeps the context.
 
         Raises:
             ValueError: for an observation of another shape or without finite features; the stream is then unchanged.
         """
-        slot = self._hold(obs)
+        slot = self.hold(obs)
         self._values = None
         if self._present is not None:
             if self._has_steps:
@@ -113,7 +136,7 @@ class Stream:
         number = float(reward)
         if not math.isfinite(number):
             raise ValueError(f"reward must be a finite number, got {reward!r}")
-        slot = self._hold(next_obs)
+        slot = self.hold(next_obs)
         self._values = None
         self._sums.add(self._present, slot, number, 0.0 if terminated else 1.0)
         self._present = slot
@@ -125,7 +148,7 @@ class Stream:
         Raises:
             ValueError: for an observation as in ``reset``, or layers that diverge.
         """
-        slot = self._sums.slot(self._key(obs))
+        slot = self.slot(obs)
         return float(self._table()[slot] if slot is not None else self._values_of(self._features(obs)[None])[0])
 
     def values(self, queries: ArrayLike) -> FloatArray:
@@ -175,8 +198,8 @@ class Stream:
         if self._shape is not None and array.shape != self._shape:
             raise ValueError(f"observations of this stream have shape {self._shape}, got shape {array.shape}")
         if array.dtype.kind in "biu":
-            return "integer", array.astype(np.int64).tobytes()
-        return "real", (array.astype(np.float64) + 0.0).tobytes()  # + 0.0: no negative zero
+            return "integer", array.astype(_NUMBER["integer"]).tobytes()
+        return "real", (array.astype(_NUMBER["real"]) + 0.0).tobytes()  # + 0.0: no negative zero
 
     def _features(self, obs: ArrayLike) -> FloatArray:
         x: FloatArray = np.asarray(self.feature_map(np.asarray(obs)[None]), np.float64)[0]
@@ -184,7 +207,8 @@ class Stream:
             raise ValueError(f"observation {obs!r} has features that are not finite")
         return x
 
-    def _hold(self, obs: ArrayLike) -> int:
+    def hold(self, obs: ArrayLike) -> int:
+        """Refer to a raw observation once more; returns its slot. For those who rebuild a context."""
         slot = self._sums.hold(self._key(obs), lambda: self._features(obs))
         self._shape = np.shape(obs)
         return slot
