@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from icrl_agent.collect import collect, single_spaces, without_history
 from icrl_agent.context import prompt_context
 from icrl_agent.control import Controller
-from icrl_agent.control.exploration import Exploration, Optimism, as_exploration
+from icrl_agent.control.exploration import DEFAULT_EXPLORATION, Exploration, as_exploration
 from icrl_agent.control.loop import run_control
 from icrl_agent.control.result import ControlResult
 from icrl_agent.control.spaces import as_pair_map, control_spaces
@@ -277,7 +277,7 @@ class ICRLAgent:
         env: Any,
         gamma: float = 0.9,
         target: TargetKind = "greedy",
-        exploration: float | Exploration = Optimism(),
+        exploration: float | Exploration = DEFAULT_EXPLORATION,
         context_length: int | None = None,
         refresh_every: int = 20,
         n_layers: Depth | None = None,
@@ -292,8 +292,8 @@ class ICRLAgent:
             gamma: discount factor in [0, 1].
             target: what a target memory reads: "greedy" the best next action, "expected" the policy's own
                 probabilities, "recorded" the action taken next, which is the paper's layer untouched.
-            exploration: a constant probability of a random action, ``Epsilon``, or ``Optimism``, whose scale is in units
-                of reward.
+            exploration: a constant probability of a random action, ``Epsilon``, or ``Optimism``, whose scale is in
+                units of reward.
             context_length: columns in the sliding window; None = unbounded.
             refresh_every: steps between forward passes that steer the actions, at least 1.
             n_layers: depth; None = the model's own; "fixed_point" = until no layer changes anything.
@@ -323,7 +323,7 @@ class ICRLAgent:
         n_steps: int,
         gamma: float = 0.9,
         target: TargetKind = "greedy",
-        exploration: float | Exploration = Optimism(),
+        exploration: float | Exploration = DEFAULT_EXPLORATION,
         context_length: int | None = None,
         refresh_every: int = 20,
         n_layers: Depth | None = None,

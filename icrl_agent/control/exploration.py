@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Epsilon", "Exploration", "Optimism", "as_exploration", "epsilon_greedy"]
+__all__ = ["DEFAULT_EXPLORATION", "Epsilon", "Exploration", "Optimism", "as_exploration", "epsilon_greedy"]
 
 FloatArray = NDArray[np.float64]
 
@@ -83,6 +83,9 @@ class Optimism:
 
 
 Exploration = Epsilon | Optimism
+
+#: Where rewards are of the order of 1.
+DEFAULT_EXPLORATION = Optimism()
 
 
 def as_exploration(exploration: float | Exploration) -> Exploration:
