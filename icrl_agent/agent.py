@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 
 import numpy as np
 import torch
@@ -14,6 +14,12 @@ from numpy.typing import ArrayLike
 from icrl_agent.adaptation import adapted_evaluation, adapted_evaluations, adapted_model, checked_lengthscale, is_auto
 from icrl_agent.collect import collect, single_spaces, without_history
 from icrl_agent.context import prompt_context
+from icrl_agent.control import Controller
+from icrl_agent.control.exploration import DEFAULT_EXPLORATION, Exploration, as_exploration
+from icrl_agent.control.loop import run_control
+from icrl_agent.control.result import ControlResult
+from icrl_agent.control.spaces import as_pair_map, control_spaces
+from icrl_agent.control.targets import TargetKind
 from icrl_agent.depth import Depth, check_tolerance, context_values, layer_weights, resolve_depth
 from icrl_agent.envs.solve import check_gamma, state_values
 from icrl_agent.estimate import refuse_endless
@@ -377,9 +383,105 @@ class ICRLAgent:
             check_tolerance(tolerance, depth),
         )
 
+    def controller(
+        self,
+        env: Any,
+        gamma: float = 0.9,
+        target: TargetKind = "greedy",
+        exploration: float | Exploration = DEFAULT_EXPLORATION,
+        context_length: int | None = None,
+        refresh_every: int = 20,
+        n_layers: Depth | None = None,
+        feature_map: FeatureMap | Mapping[str, Any] | None = None,
+        seed: int | None = None,
+        tolerance: float | None = None,
+    ) -> Controller:
+        """Return a policy for an environment that lives in its context, empty to begin with; see ``Controller``.
+
+        Args:
+            env: a single Gymnasium environment, for its spaces: Discrete or Box observations, Discrete actions.
+            gamma: discount factor in [0, 1].
+            target: what a target memory reads: "greedy" the best next action, "expected" the policy's own
+                probabilities, "recorded" the action taken next, which is the paper's layer untouched.
+            exploration: a constant probability of a random action, ``Epsilon``, or ``Optimism``, whose scale is in
+                units of reward.
+            context_length: columns in the sliding window; None = unbounded.
+            refresh_every: steps between forward passes that steer the actions, at least 1.
+            n_layers: depth; None = the model's own; "fixed_point" = until no layer changes anything.
+            feature_map: of the observations or (``PairFeatures``) of the pairs, or its spec; None = the default.
+            seed: of the random choices; None = fresh entropy.
+            tolerance: stop after a layer that changes no value above it; None = run all.
+
+        Raises:
+            ValueError: for an argument out of its range or features of another dimension than the weights'.
+            TypeError: for something that is no environment, or a space that is not supported.
+        """
+        gamma, depth = check_gamma(gamma), resolve_depth(self.model, n_layers)
+        tolerance = check_tolerance(tolerance, depth)
+        observation_space, action_space = control_spaces(env)
+        if target not in get_args(TargetKind):
+            raise ValueError(f"target must be one of {get_args(TargetKind)}, got {target!r}")
+        refresh_every, seed = _positive_integer("refresh_every", refresh_every), _checked_seed(seed)
+        chosen = self._fixed_feature_map(feature_map, observation_space)
+        pair_map = as_pair_map(chosen, action_space, self.feature_seed)
+        stream = Stream(layer_weights(self.model, depth), pair_map, gamma, context_length, depth, tolerance)
+        explores = as_exploration(exploration)
+        return Controller(stream, observation_space, action_space, target, explores, refresh_every, seed)
+
+    def control(
+        self,
+        env: Any,
+        n_steps: int,
+        gamma: float = 0.9,
+        target: TargetKind = "greedy",
+        exploration: float | Exploration = DEFAULT_EXPLORATION,
+        context_length: int | None = None,
+        refresh_every: int = 20,
+        n_layers: Depth | None = None,
+        feature_map: FeatureMap | Mapping[str, Any] | None = None,
+        seed: int | None = None,
+        tolerance: float | None = None,
+        record_at: Sequence[int] | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> ControlResult:
+        """Act in an environment for ``n_steps`` steps, improving in context alone: no gradient, no parameter changes.
+
+        Resets the environment first and whenever an episode ends. Where its tables are known the greedy policy is
+        compared with the best one, exactly.
+
+        Args:
+            env, gamma, target, exploration, context_length, refresh_every, n_layers, feature_map, tolerance: as in
+                ``controller``.
+            n_steps: environment steps, at least 1.
+            seed: of the environment's first reset and of the random choices; None = unseeded.
+            record_at: steps after which the policy is judged, in 1 .. n_steps; None = twenty of them, evenly spaced.
+            progress: called with the step at every record.
+
+        Raises:
+            ValueError, TypeError: as ``controller``, and for steps that are not in their range.
+
+        >>> import gymnasium as gym, icrl_agent
+        >>> agent = icrl_agent.ICRLAgent.from_theory(feature_dim=64)
+        >>> result = agent.control(gym.make("RandomMDP-v0", task_seed=3), n_steps=500, seed=0)
+        >>> result.q_values.shape, result.records[-1].normalised_return > 0.9
+        ((10, 4), True)
+        """
+        n_steps, seed = _positive_integer("n_steps", n_steps), _checked_seed(seed)
+        steps = np.unique(np.linspace(1, n_steps, 21).round()[1:]) if record_at is None else np.asarray(record_at)
+        if not (len(steps) and np.isin(steps, np.arange(1, n_steps + 1)).all()):
+            raise ValueError(f"record_at must name steps in 1 .. {n_steps}, got {record_at!r}")
+        controller = self.controller(
+            env, gamma, target, exploration, context_length, refresh_every, n_layers, feature_map, seed, tolerance
+        )
+        return run_control(controller, env, n_steps, sorted({*steps.astype(int).tolist(), n_steps}), seed, progress)
+
     def _feature_map(self, feature_map: FeatureMap | Mapping[str, Any] | None, space: Any) -> FeatureMap:
         if feature_map is None and isinstance(space, spaces.Box | spaces.MultiBinary):
             return RandomFourier("context", "context", self.model.feature_dim, self.lengthscale, self.feature_seed)
+        return self._fixed_feature_map(feature_map, space)
+
+    def _fixed_feature_map(self, feature_map: FeatureMap | Mapping[str, Any] | None, space: Any) -> FeatureMap:
+        """A map that needs no context: a policy acts before there is one."""
         if feature_map is None:
             return feature_map_for(space, self.model.feature_dim, self.feature_seed)
         chosen = as_feature_map(feature_map, space)

@@ -24,7 +24,7 @@ from icrl_agent.metrics import centred_msve, msve, normalized_msve
 from icrl_agent.wrappers.policy import BoundPolicy, PolicyLike, PolicyWrapper
 from icrl_agent.wrappers.vector import PolicyWrapper as VectorPolicyWrapper
 
-__all__ = ["Task", "induced_process", "induced_processes", "value_errors"]
+__all__ = ["Task", "decision_process", "induced_process", "induced_processes", "value_errors"]
 
 #: Wrappers that leave rewards, observations and actions as they are (a time limit is no end: it bootstraps).
 _TRANSPARENT = (
@@ -93,6 +93,14 @@ def _processes(env: Any, policy: PolicyLike, *, per_env: bool) -> list[Task]:
     if any(tables.mdp is not None and not tables.policies for tables in copies):
         given = BoundPolicy(policy, *single_spaces(env))
     return [process(tables) for tables in copies]
+
+
+def decision_process(env: Any) -> tuple[TabularMDP | None, str | None]:
+    """The decision process that a single environment plays, where that is certain, or the reason why it is unknown."""
+    (tables,) = _tables(without_history(env), per_env=False)
+    if tables.policies:
+        return None, "a policy is folded in: there are no decisions left"
+    return tables.mdp, tables.reason
 
 
 def _tables(env: Any, per_env: bool) -> list[_Tables]:

@@ -34,6 +34,7 @@ LEVELS = [
         "adaptation",
         "uncertainty",
     },
+    {"control"},
     {"agent"},
     {"train"},
     {"eval"},

@@ -24,6 +24,7 @@ from icrl_agent.algorithms.kernel import (
     population_kernel,
     spectral_radius,
 )
+from icrl_agent.algorithms.softmax_q import weighted_softmax_q
 from icrl_agent.algorithms.weighted_softmax_td import Score, inner_product, softmax_weights, weighted_softmax_td
 
 __all__ = [
@@ -48,5 +49,6 @@ __all__ = [
     "spectral_radius",
     "sup_norm_bound",
     "tabular_td",
+    "weighted_softmax_q",
     "weighted_softmax_td",
 ]

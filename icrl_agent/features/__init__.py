@@ -17,11 +17,13 @@ from numpy.typing import ArrayLike
 from icrl_agent.features._checks import FloatArray
 from icrl_agent.features.adaptive import fit_fourier
 from icrl_agent.features.fourier import RandomFourier
+from icrl_agent.features.pairs import PairFeatures
 from icrl_agent.features.state import OneHot, RandomUniform, RandomUnit, Table
 
 __all__ = [
     "FeatureMap",
     "OneHot",
+    "PairFeatures",
     "RandomFourier",
     "RandomUniform",
     "RandomUnit",
@@ -50,7 +52,9 @@ class FeatureMap(Protocol):
         ...
 
 
-_KINDS: dict[str, Any] = {cls.kind: cls for cls in (OneHot, RandomUnit, RandomUniform, Table, RandomFourier)}
+_KINDS: dict[str, Any] = {
+    cls.kind: cls for cls in (OneHot, RandomUnit, RandomUniform, Table, RandomFourier, PairFeatures)
+}
 
 
 def from_spec(spec: Mapping[str, Any]) -> FeatureMap:
@@ -64,7 +68,7 @@ def from_spec(spec: Mapping[str, Any]) -> FeatureMap:
     """
     if not isinstance(spec, Mapping):
         raise ValueError(f"a feature map's spec is a dictionary with a kind, got {spec!r}")
-    arguments = dict(spec)
+    arguments = {name: from_spec(value) if isinstance(value, Mapping) else value for name, value in spec.items()}
     kind = arguments.pop("kind", None)
     if kind not in _KINDS:
         raise ValueError(f"unknown feature map kind {kind!r}, known kinds: {', '.join(sorted(_KINDS))}")

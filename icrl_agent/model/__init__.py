@@ -9,6 +9,7 @@ from icrl_agent.model.merged import (
     merged_kernel,
     merged_values,
 )
+from icrl_agent.model.pooled import pooled_layer, pooled_values
 from icrl_agent.model.transformer import SoftmaxICTD, attention_weights, dual_head_layer, tsm_layer
 from icrl_agent.model.weights import load_weights, save_weights
 
@@ -24,6 +25,8 @@ __all__ = [
     "merge_transitions",
     "merged_kernel",
     "merged_values",
+    "pooled_layer",
+    "pooled_values",
     "save_weights",
     "tsm_layer",
 ]

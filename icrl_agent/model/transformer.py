@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from icrl_agent.prompt import MEMORY_ROWS, current_row, feature_rows, reward_row, target_row
 
-__all__ = ["LayerKind", "SoftmaxICTD", "attention_weights", "dual_head_layer", "tsm_layer"]
+__all__ = ["LayerKind", "SoftmaxICTD", "attend", "attention_weights", "dual_head_layer", "tsm_layer", "with_target"]
 
 LayerKind = Literal["tsm", "dual_head"]
 
@@ -49,7 +49,8 @@ def attention_weights(Z: Tensor, A: Tensor, source_mask: Tensor) -> Tensor:
     return torch.softmax(scores.masked_fill(empty[:, None, None], 0.0), dim=1) * source_mask[:, :, None]
 
 
-def _attend(Z: Tensor, V: Tensor, weights: Tensor, source_mask: Tensor) -> Tensor:
+def attend(Z: Tensor, V: Tensor, weights: Tensor, source_mask: Tensor) -> Tensor:
+    """H = V Z weights, (B, d+3, N); ``weights`` are ``attention_weights`` of Z."""
     # Columns that are no source carry weight 0; clearing them keeps whatever they hold out of the sum.
     return (V @ Z).masked_fill_(~source_mask[:, None, :], 0.0) @ weights
 
@@ -72,22 +73,23 @@ def dual_head_layer(
         continues: (B, N).
     """
     feature_dim = Z.shape[1] - MEMORY_ROWS
-    H = _attend(Z, V, weights, source_mask)
+    H = attend(Z, V, weights, source_mask)
     shifted = gamma * continues * _shifted_left(H[:, current_row(feature_dim)])
     out = Z + H
     target = out[:, target_row(feature_dim)] + shifted
-    return _with_target(out, target, feature_dim)
+    return with_target(out, target, feature_dim)
 
 
 def tsm_layer(Z: Tensor, V: Tensor, weights: Tensor, gamma: Tensor, source_mask: Tensor, continues: Tensor) -> Tensor:
     """One single-head layer with the temporal shift module (eqs 18-19); arguments as in ``dual_head_layer``."""
     feature_dim = Z.shape[1] - MEMORY_ROWS
-    out = Z + _attend(Z, V, weights, source_mask)
+    out = Z + attend(Z, V, weights, source_mask)
     target = gamma * continues * _shifted_left(out[:, current_row(feature_dim)])
-    return _with_target(out, target, feature_dim)
+    return with_target(out, target, feature_dim)
 
 
-def _with_target(Z: Tensor, target: Tensor, feature_dim: int) -> Tensor:
+def with_target(Z: Tensor, target: Tensor, feature_dim: int) -> Tensor:
+    """Z with another row of target memories, (B, N)."""
     row = target_row(feature_dim)
     return torch.cat([Z[:, :row], target[:, None], Z[:, row + 1 :]], dim=1)
 
@@ -244,7 +246,7 @@ class SoftmaxICTD(nn.Module):
             TypeError: for a prompt of another dtype.
             ValueError: for a wrong shape, gamma outside [0, 1], or a last column that is marked a source.
         """
-        gamma_column, sources, lasting = self._checked(prompt, gamma, source_mask, continues)
+        gamma_column, sources, lasting = self.checked(prompt, gamma, source_mask, continues)
         layer = _LAYERS[self.layer]
         Z, weights = prompt, None
         for index in range(self.resolve_n_layers(n_layers)):
@@ -278,7 +280,7 @@ class SoftmaxICTD(nn.Module):
         """Value of the last column, (B,). Arguments and errors as in ``forward``."""
         return self.values(prompt, gamma, source_mask, continues, n_layers)[:, -1]
 
-    def _checked(
+    def checked(
         self, prompt: Tensor, gamma: float | Tensor, source_mask: Tensor | None, continues: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Check a call's arguments; returns gamma (B, 1), source_mask bool (B, N), continues (B, N)."""

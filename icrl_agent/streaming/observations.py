@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from icrl_agent.streaming.layers import Depth
 
-__all__ = ["checked_length", "finite_values", "observation_key", "observation_keys"]
+__all__ = ["checked_length", "finite_values", "observation_key", "observation_keys", "observations_of"]
 
 FloatArray = NDArray[np.float64]
 
@@ -29,12 +29,12 @@ def checked_length(context_length: int | None) -> int | None:
     return int(context_length)
 
 
-def observation_key(observation: NDArray[Any]) -> Hashable:
+def observation_key(observation: NDArray[Any]) -> bytes:
     """What equal observations have in common: integers of any size, numbers of any precision."""
     return _comparable(observation).tobytes()
 
 
-def observation_keys(rows: NDArray[Any]) -> tuple[list[Hashable], NDArray[np.intp], NDArray[np.intp]]:
+def observation_keys(rows: NDArray[Any]) -> tuple[list[bytes], NDArray[np.intp], NDArray[np.intp]]:
     """Keys of the distinct rows (k, ...), where each of them stands first, and the number of every row among them.
 
     >>> keys, first, number = observation_keys(np.array([5, 3, 5]))
@@ -46,6 +46,15 @@ def observation_keys(rows: NDArray[Any]) -> tuple[list[Hashable], NDArray[np.int
     items = flat if flat.shape[1] == 1 else flat.view(np.dtype((np.void, flat.itemsize * flat.shape[1])))
     _, first, number = np.unique(items[:, 0], return_index=True, return_inverse=True)
     return [flat[row].tobytes() for row in first], first, number
+
+
+def observations_of(keys: Sequence[bytes], integers: bool, shape: tuple[int, ...]) -> NDArray[Any]:
+    """The observations (k, ...) that keys were made from.
+
+    >>> observations_of([observation_key(np.array([5, 3]))], integers=True, shape=(2,))
+    array([[5, 3]])
+    """
+    return np.frombuffer(b"".join(keys), np.int64 if integers else np.float64).reshape(len(keys), *shape)
 
 
 def _comparable(array: NDArray[Any]) -> NDArray[Any]:

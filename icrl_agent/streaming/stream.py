@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from icrl_agent.features import FeatureMap
 from icrl_agent.streaming.layers import Depth, LayerWeights, attend, attention_by_state, error_sums
-from icrl_agent.streaming.observations import checked_length, finite_values, observation_key
+from icrl_agent.streaming.observations import checked_length, finite_values, observation_key, observations_of
 from icrl_agent.streaming.sums import StateSums
 
 __all__ = ["Stream"]
@@ -74,6 +75,7 @@ class Stream:
         self._present: int | None = None
         self._has_steps = self._has_ended = False
         self._shape: tuple[int, ...] | None = None
+        self._integers = True
         self._values: FloatArray | None = None
         self._errors = np.zeros((1, 0))
 
@@ -82,13 +84,32 @@ class Stream:
         """Transitions in the context."""
         return int(self._sums.sums.counts.sum())
 
+    @property
+    def history(self) -> StateSums:
+        """The states in the context by slot, their features and sums; to read."""
+        return self._sums
+
+    @property
+    def has_running_steps(self) -> bool:
+        """Whether a running episode has steps: at the next ``reset`` its last state takes a column."""
+        return self._present is not None and self._has_steps
+
+    def slot(self, obs: ArrayLike) -> int | None:
+        """Slot of a raw observation, None if it is not in the context."""
+        return self._sums.slot(self._key(obs))
+
+    @property
+    def observations(self) -> NDArray[Any]:
+        """Raw observations by slot, (S, ...); those of slots that wait to be used again mean nothing."""
+        return observations_of(self._sums.keys, self._integers, self._shape or ())
+
     def reset(self, obs: ArrayLike) -> None:
         """Start an episode at a raw observation; keeps the context.
 
         Raises:
             ValueError: for an observation of another shape or without finite features; the stream is then unchanged.
         """
-        slot = self._hold(obs)
+        slot = self.hold(obs)
         self._values = None
         if self._present is not None:
             if self._has_steps:
@@ -111,7 +132,7 @@ class Stream:
         number = float(reward)
         if not math.isfinite(number):
             raise ValueError(f"reward must be a finite number, got {reward!r}")
-        slot = self._hold(next_obs)
+        slot = self.hold(next_obs)
         self._values = None
         self._sums.add(self._present, slot, number, 0.0 if terminated else 1.0)
         self._present = slot
@@ -123,7 +144,7 @@ class Stream:
         Raises:
             ValueError: for an observation as in ``reset``, or layers that diverge.
         """
-        slot = self._sums.slot(self._key(obs))
+        slot = self.slot(obs)
         return float(self._table()[slot] if slot is not None else self._values_of(self._features(obs)[None])[0])
 
     def values(self, queries: ArrayLike) -> FloatArray:
@@ -171,7 +192,8 @@ class Stream:
             raise ValueError(f"observation {obs!r} has features that are not finite")
         return x
 
-    def _hold(self, obs: ArrayLike) -> int:
+    def hold(self, obs: ArrayLike) -> int:
+        """Refer to a raw observation once more; returns its slot. For those who rebuild a context."""
         slot = self._sums.hold(self._key(obs), lambda: self._features(obs))
-        self._shape = np.shape(obs)
+        self._shape, self._integers = np.shape(obs), np.asarray(obs).dtype.kind in "biu"
         return slot

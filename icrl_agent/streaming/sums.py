@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +58,16 @@ class StateSums:
         self._position = 0
 
     @property
+    def keys(self) -> list[Any]:
+        """Keys by slot."""
+        return self._key_of
+
+    @property
+    def columns(self) -> list[tuple[int, int, float, float]]:
+        """(source, next, reward, continues) of the window's columns, oldest first; empty without a window."""
+        return self._columns[self._position :] + self._columns[: self._position]
+
+    @property
     def features(self) -> FloatArray:
         """Features by slot, (S, d)."""
         return self._features[: self.size]
@@ -99,6 +110,11 @@ class StateSums:
         self._counts[slot] += 1.0
         self._new[slot] += reward
         self._successors[slot, next_slot] += continues
+
+    def load(self, counts: FloatArray, reward_sum: FloatArray, successors: FloatArray) -> None:
+        """Set the sums of an unbounded history whose states are all held."""
+        size = self.size
+        self._counts[:size], self._new[:size], self._successors[:size, :size] = counts, reward_sum, successors
 
     def add_end(self, slot: int) -> None:
         """Add an episode's last state, a column that is no source; takes over the caller's reference."""
