@@ -43,7 +43,8 @@ def main() -> None:
     unbounded.reset(0)
     run(unbounded, states[:10_000], 10)
     early = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    run(unbounded, states[10_000:], 10)
+    for start in range(10_000, options.steps, CHUNK):
+        run(unbounded, states[start : start + CHUNK], 10)
     late = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
     windows = {length: agent.stream(feature_map, context_length=length) for length in (SHORT, LONG)}

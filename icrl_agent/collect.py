@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import math
 import random
 import sys
 from collections.abc import Iterator
@@ -188,16 +189,16 @@ def _gathered(steps: Iterator[_Step], n_steps: int, num_envs: int | None) -> Tra
     """Concatenate batches until there are n_steps real transitions, of every one of num_envs copies where given."""
     kept: list[_Step] = []
     which_copy: list[NDArray[np.intp]] = []
-    missing, taken = np.full(num_envs or 1, n_steps), 0
-    while missing.any():
+    total = n_steps * (num_envs or 1)
+    taken = 0
+    of_each = None if num_envs is None else np.full(num_envs, n_steps)
+    while taken < total:
         step = next(steps)
-        copies = np.flatnonzero(step.real & (missing > 0))
-        if num_envs is None:
-            copies = copies[: missing[0]]
+        copies = np.flatnonzero(step.real if of_each is None else step.real & (of_each > 0))[: total - taken]
         if len(copies) < len(step.real):
             step = _Step(*(np.asarray(part)[copies] for part in step))
         for row, reward in enumerate(step.rewards):
-            if not (isinstance(reward, int | float | np.floating | np.integer) and np.isfinite(reward)):
+            if not (isinstance(reward, int | float | np.floating | np.integer) and math.isfinite(reward)):
                 at = taken + row + 1
                 shown = reward.item() if isinstance(reward, np.generic) else reward
                 raise ValueError(
@@ -206,7 +207,8 @@ def _gathered(steps: Iterator[_Step], n_steps: int, num_envs: int | None) -> Tra
         kept.append(step)
         which_copy.append(copies)
         taken += len(copies)
-        missing[copies if num_envs else 0] -= 1 if num_envs else len(copies)
+        if of_each is not None:
+            of_each[copies] -= 1
     columns = [np.concatenate([np.asarray(part) for part in parts]) for parts in zip(*kept, strict=True)]
     for name, flags in zip(("terminated", "truncated"), columns[3:5], strict=True):
         if flags.dtype != np.bool_:

@@ -89,8 +89,9 @@ def attention_by_state(scores: FloatArray, counts: FloatArray) -> Attention:
 
 def attend(attentions: Sequence[Attention], errors: FloatArray) -> FloatArray:
     """v(s) = sum over the layers' weights w of K_w(s, :) D_w: errors (W, ..., S) -> (..., m)."""
-    terms = [_times(a.exponentials, D) / a.normaliser for a, D in zip(attentions, errors, strict=True)]
-    return np.asarray(sum(terms[1:], start=terms[0]))
+    with np.errstate(over="ignore", invalid="ignore"):
+        terms = [_times(a.exponentials, D) / a.normaliser for a, D in zip(attentions, errors, strict=True)]
+        return np.asarray(sum(terms[1:], start=terms[0]))
 
 
 def repeat_affine(T: FloatArray, b: FloatArray, n: int) -> FloatArray:
@@ -148,7 +149,8 @@ def error_sums(
     if looped and tolerance is None and n_states <= LARGEST_SQUARED:
         T = _backup(attentions[0], sums, entries[0], gamma)
         _diagonal(T)[...] += 1.0
-        return repeat_affine(T, entries[0][0] * sums.rewards, n_layers)[None]
+        with np.errstate(over="ignore", invalid="ignore"):
+            return repeat_affine(T, entries[0][0] * sums.rewards, n_layers)[None]
     errors = np.zeros((len(attentions), *sums.counts.shape))
     values = np.zeros_like(sums.counts)
     running = np.ones((*sums.counts.shape[:-1], 1), bool)
