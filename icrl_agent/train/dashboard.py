@@ -25,6 +25,7 @@ __all__ = [
     "CONFIG_TEXT",
     "EMERGENCE",
     "EMPTY_CONTEXT",
+    "EPISODE_FIGURE",
     "ERROR_CURVE",
     "ERROR_FIGURE",
     "ERROR_TABLE",
@@ -35,6 +36,7 @@ __all__ = [
     "TRAIN",
     "VALUES_FIGURE",
     "VALUE_IMAGE",
+    "VALUE_MAP",
     "open_writer",
     "validation_tag",
     "write_figure",
@@ -51,6 +53,9 @@ ERROR_CURVE = "evaluation/normalized_msve"
 ERROR_TABLE = "evaluation/errors"
 #: Estimated and true values as a picture.
 VALUES_FIGURE = "evaluation/values"
+#: Values over two dimensions of the states, and along an episode beside its returns, as pictures.
+VALUE_MAP = "evaluation/value_map"
+EPISODE_FIGURE = "evaluation/episode"
 #: Error against context length as a picture.
 ERROR_FIGURE = "evaluation/error"
 
