@@ -1,4 +1,4 @@
-"""The choice inside the context: the held-out values are the literal layers', U is a double loop, and it chooses well."""
+"""The choice in context: held-out values are the literal layers', U is a double loop, and noise makes it blunter."""
 
 from __future__ import annotations
 
