@@ -172,6 +172,24 @@ class Evaluation:
             figure.savefig(path)
         return figure
 
+    def plot_map(self, path: str | Path | None = None, dimensions: tuple[int, int] = (0, 1)) -> Figure:
+        """Draw the values over two dimensions of the states, see ``icrl_agent.value_figures.plot_value_map``."""
+        from icrl_agent.value_figures import plot_value_map
+
+        figure = plot_value_map(self, dimensions)
+        if path is not None:
+            figure.savefig(path)
+        return figure
+
+    def plot_episode(self, path: str | Path | None = None) -> Figure:
+        """Draw the values along the longest episode beside its discounted returns."""
+        from icrl_agent.value_figures import plot_episode
+
+        figure = plot_episode(self)
+        if path is not None:
+            figure.savefig(path)
+        return figure
+
 
 def _plain(value: Any) -> Any:
     """Arrays as lists, and None for what JSON has no number for."""

@@ -66,12 +66,7 @@ class Transitions:
         >>> t.columns().observations, t.columns().source_mask
         (array([0, 1, 2]), array([ True,  True, False]))
         """
-        order = np.argsort(self.copy, kind="stable")
-        copy = self.copy[order]
-        ends = (self.terminated | self.truncated)[order]
-        ends[:-1] |= copy[1:] != copy[:-1]
-        ends[:-1] |= _rows_differ(self.next_observations[order][:-1], self.observations[order][1:])
-        ends[-1:] = True
+        order, ends = self._runs()
         # A row's column is its rank plus the number of end columns before it.
         column = np.arange(len(order)) + np.concatenate([[0], np.cumsum(ends)[:-1]])
         n_columns = len(order) + int(ends.sum())
@@ -94,6 +89,26 @@ class Transitions:
         parts = zip(*(np.split(column[order], ends) for column in columns), strict=True)
         return [Transitions(*part) for part in parts]
 
+    def episodes(self) -> NDArray[np.intp]:
+        """Number of every row's episode, (n,), in the order of copies and rows.
+
+        An episode is a run of rows of one copy, each leaving the state that the one before entered.
+        """
+        order, ends = self._runs()
+        episode = np.empty(len(order), np.intp)
+        episode[order] = np.cumsum(ends) - ends
+        return episode
+
+    def _runs(self) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+        """Rows copy by copy, and whether a row in that order is the last of its run."""
+        order = np.argsort(self.copy, kind="stable")
+        entered, left = self.next_observations[order][:-1], self.observations[order][1:]
+        ends = (self.terminated | self.truncated)[order]
+        ends[:-1] |= np.diff(self.copy[order]) != 0
+        ends[:-1] |= (entered != left).any(axis=tuple(range(1, left.ndim)))
+        ends[-1:] = True
+        return order, ends
+
     def first(self, n: int) -> Transitions:
         """The first n transitions."""
         return Transitions(
@@ -108,7 +123,3 @@ def refuse_not_finite(observations: NDArray[Any], sentence: str) -> None:
     if not np.isfinite(flat).all():
         row, dimension = np.argwhere(~np.isfinite(flat))[0]
         raise ValueError(f"{sentence.format(row + 1)}: dimension {dimension} is {flat[row, dimension]}")
-
-
-def _rows_differ(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.bool_]:
-    return np.asarray((a != b).any(axis=tuple(range(1, a.ndim))))

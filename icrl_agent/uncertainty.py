@@ -65,18 +65,9 @@ def bootstrap_stderr(
 
 
 def resampled_units(transitions: Transitions) -> NDArray[np.intp]:
-    """Unit of every transition, (n,): its episode where at least 50 were recorded, else itself.
-
-    An episode is a run of rows of one copy, each leaving the state that the one before entered.
-    """
-    order = np.argsort(transitions.copy, kind="stable")
-    ended = (transitions.terminated | transitions.truncated)[order][:-1]
-    following, left = transitions.next_observations[order][:-1], transitions.observations[order][1:]
-    elsewhere = (following != left).any(axis=tuple(range(1, left.ndim)))
-    starts = ended | elsewhere | (np.diff(transitions.copy[order]) != 0)
-    episode = np.empty(len(order), np.intp)
-    episode[order] = np.concatenate([[0], np.cumsum(starts)])
-    return episode if episode.max() + 1 >= FEWEST_EPISODES else np.arange(len(order))
+    """Unit of every transition, (n,): its episode where at least 50 were recorded, else itself."""
+    episodes = transitions.episodes()
+    return episodes if episodes.max() + 1 >= FEWEST_EPISODES else np.arange(len(episodes))
 
 
 def _merged_replicates(model: SoftmaxICTD, context: Context, weights: FloatArray, gamma: float, depth: int) -> Tensor:

@@ -28,6 +28,7 @@ LEVELS = [
         "queries",
         "results",
         "figures",
+        "value_figures",
         "estimate",
         "jobs",
         "selection",

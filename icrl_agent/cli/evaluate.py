@@ -29,12 +29,18 @@ THEORY = "theory"
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Estimate the values of the uniformly random policy in an environment, from its transitions alone."""
+    """Estimate values: of the uniformly random policy in an environment, or of whatever policy logged ``--data``."""
 
-    env: Annotated[str, tyro.conf.Positional]
+    env: Annotated[str | None, tyro.conf.Positional] = None
     """Environment id, for example BoyanChain-v0 or FrozenLake-v1."""
+    data: str | None = None
+    """Logged transitions instead of an environment: a .npz or .csv file, or minari:NAME."""
     weights: str = THEORY
     """"theory" (the theorem's weights), the name of shipped weights, a weights file, or a run folder."""
+    sharpness: float | Literal["auto"] | None = None
+    """Of the theorem's weights; "auto" chooses it by held-out TD error. 8 if not given."""
+    feature_dim: int | None = None
+    """Number of features with the theorem's weights; 32 if not given, vectors deserve more."""
     features: Literal["unit", "fourier"] = "unit"
     """Features of a state: random directions, or Fourier features of its index (neighbours resemble each other)."""
     run_dir: Path | None = None
@@ -60,13 +66,19 @@ class Evaluate:
         if self.seed < 0:
             raise ValueError(f"seed must be a non-negative integer, got {self.seed}")
         kwargs = self._env_kwargs()
+        if (self.env is None) == (self.data is None):
+            raise ValueError("name either an environment or logged transitions (--data)")
         agent = self._agent()
-        task_seed = getattr(_make(self.env, kwargs).unwrapped, TASK_SEED, None)
+        if self.data is not None:
+            self._run_data(agent, self.data)
+            return
+        env_id = str(self.env)
+        task_seed = getattr(_make(env_id, kwargs).unwrapped, TASK_SEED, None)
         if task_seed is not None:
             kwargs[TASK_SEED] = task_seed  # one task throughout, also where the environment drew it
 
         def make_env(**changes: Any) -> gym.Env[Any, Any]:
-            return _make(self.env, {**kwargs, **changes})
+            return _make(env_id, {**kwargs, **changes})
 
         run = run_evaluation(
             agent,
@@ -76,16 +88,24 @@ class Evaluate:
             seed=self.seed,
             n_layers=self.n_layers,
             feature_map=self._feature_map(make_env(), agent),
-            config={
-                "command": "evaluate",
-                "version": __version__,
-                **dataclasses.asdict(self),
-                "env_kwargs": json.dumps(kwargs),
-            },
+            config={**self._config(), "env_kwargs": json.dumps(kwargs)},
         )
         if self.run_dir is not None:
             run.write(self.run_dir)
-        _print_evaluation(run, self.env, kwargs, self.run_dir)
+        _print_evaluation(run, env_id, kwargs, self.run_dir)
+
+    def _run_data(self, agent: ICRLAgent, data: str) -> None:
+        from icrl_agent.eval.evaluation_run import EvaluationRun
+        from icrl_agent.logged_data import load_transitions
+
+        result = agent.evaluate_transitions(load_transitions(data), self.gamma, n_layers=self.n_layers)
+        run = EvaluationRun(result, [], self._config())
+        if self.run_dir is not None:
+            run.write(self.run_dir)
+        _print_evaluation(run, data, {}, self.run_dir)
+
+    def _config(self) -> dict[str, Any]:
+        return {"command": "evaluate", "version": __version__, **dataclasses.asdict(self)}
 
     def _env_kwargs(self) -> dict[str, Any]:
         try:
@@ -100,7 +120,12 @@ class Evaluate:
         from icrl_agent.agent import SHIPPED_WEIGHTS, ICRLAgent
 
         if self.weights == THEORY:
-            return ICRLAgent.from_theory()
+            return ICRLAgent.from_theory(
+                feature_dim=32 if self.feature_dim is None else self.feature_dim,
+                sharpness=8.0 if self.sharpness is None else self.sharpness,
+            )
+        if self.sharpness is not None or self.feature_dim is not None:
+            raise ValueError("--sharpness and --feature-dim belong to the theorem's weights: leave --weights out")
         if (SHIPPED_WEIGHTS / f"{self.weights}.safetensors").is_file():
             return ICRLAgent.from_pretrained(self.weights)
         agent: ICRLAgent = ICRLAgent.load(self.weights)
@@ -141,6 +166,9 @@ def _print_evaluation(run: EvaluationRun, env_id: str, kwargs: dict[str, Any], r
         f" states left, estimated in {1000 * result.seconds:.1f} ms",
         soft_wrap=True,
     )
+    if result.chosen:
+        chosen = ", ".join(f"{name} {value:.3g}" for name, value in result.chosen.items())
+        console.print(f"chosen from the context: {chosen}")
     if run.errors:
         table = Table("method", title="squared error of the values, all from the same transitions")
         table.add_column("normalised\n(answering 0: 1)", justify="right")

@@ -28,7 +28,7 @@ class ICTDValueCallback(BaseCallback):
     All numbers are means over the states that the evaluation visited, weighted by visits: the frozen estimate, the
     critic's estimate (state value of actor-critics, largest Q-value of DQN; left out for other algorithms), and the
     exact value where tables are known. The discount factor is the model's own. The policy evaluated is the one that
-    acts in training (its action probabilities for actor-critics on Discrete spaces, else ``predict``).
+    acts in training (an actor-critic's action probabilities or samples, else ``predict``).
 
     Args:
         agent: the frozen agent; its parameters do not change.
@@ -90,10 +90,15 @@ class ICTDValueCallback(BaseCallback):
 
 
 def acting_policy(model: Any, env: gym.Env[Any, Any]) -> Any:
-    """The policy a model acts with in training: a table of probabilities where its policy gives one, else the model."""
+    """The policy a model acts with in training.
+
+    A table of probabilities for actor-critics on Discrete spaces, their samples on other spaces, else the model.
+    """
     states = env.observation_space
-    if not (hasattr(model.policy, "get_distribution") and isinstance(states, spaces.Discrete)):
+    if not hasattr(model.policy, "get_distribution"):
         return model
+    if not isinstance(states, spaces.Discrete):
+        return lambda observation: model.predict(observation, deterministic=False)[0]
     tensor, _ = model.policy.obs_to_tensor(np.arange(states.start, states.start + states.n))
     with torch.no_grad():
         distribution = model.policy.get_distribution(tensor).distribution

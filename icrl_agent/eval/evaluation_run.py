@@ -82,6 +82,10 @@ class EvaluationRun:
                 writer.writerows([e.n_steps, e.method, e.normalized_msve, e.centred_msve] for e in self.errors)
             (folder / "figures").mkdir()
             figures = {dashboard.VALUES_FIGURE: self.result.plot(folder / "figures" / "values.png")}
+            if self.result.states.ndim == 2:
+                figures[dashboard.EPISODE_FIGURE] = self.result.plot_episode(folder / "figures" / "episode.png")
+                if self.result.states.shape[1] >= 2:
+                    figures[dashboard.VALUE_MAP] = self.result.plot_map(folder / "figures" / "value_map.png")
             if any(error.normalized_msve > 0 for error in self.errors):
                 figures[dashboard.ERROR_FIGURE] = plot_error_curves(self._curves(), "normalised squared error")
                 figures[dashboard.ERROR_FIGURE].savefig(folder / "figures" / "error.png")

@@ -28,6 +28,7 @@ __all__ = [
     "CONFIG_TEXT",
     "EMERGENCE",
     "EMPTY_CONTEXT",
+    "EPISODE_FIGURE",
     "ERROR_CURVE",
     "ERROR_FIGURE",
     "ERROR_TABLE",
@@ -40,6 +41,7 @@ __all__ = [
     "VALUE_IMAGE",
     "claim_curve_tag",
     "claim_figure_tag",
+    "VALUE_MAP",
     "open_writer",
     "validation_tag",
     "write_figure",
@@ -56,6 +58,9 @@ ERROR_CURVE = "evaluation/normalized_msve"
 ERROR_TABLE = "evaluation/errors"
 #: Estimated and true values as a picture.
 VALUES_FIGURE = "evaluation/values"
+#: Values over two dimensions of the states, and along an episode beside its returns, as pictures.
+VALUE_MAP = "evaluation/value_map"
+EPISODE_FIGURE = "evaluation/episode"
 #: Error against context length as a picture.
 ERROR_FIGURE = "evaluation/error"
 
