@@ -78,6 +78,7 @@ class Controller:
         self.n_steps = 0
         """Steps observed since the controller was made or cleared."""
         self._acting: Reading | None = None
+        self._known: dict[bytes, FloatArray] = {}  # values that act, of the observations met since the last refresh
         self._present: Reading | None = None
         self._refreshed_at: int | None = None
         self._planned: tuple[NDArray[Any], int] | None = None
@@ -191,9 +192,10 @@ class Controller:
         """One action by the values that act, after refreshing them where it is time."""
         if self._refreshed_at is None or self.n_steps - self._refreshed_at >= self.refresh_every:
             self._refresh()
-        (probabilities,) = epsilon_greedy(
-            self._acting_values(row[None]), current_epsilon(self.exploration, self.n_steps)
-        )
+        key = row.tobytes()
+        if key not in self._known:
+            self._known[key] = self._acting_values(row[None])[0]
+        probabilities = epsilon_greedy(self._known[key], current_epsilon(self.exploration, self.n_steps))
         index = int(np.searchsorted(np.cumsum(probabilities)[:-1], self._rng.random(), side="right"))
         return index + int(self.action_space.start)
 
@@ -208,6 +210,7 @@ class Controller:
         else:
             self._acting = self._reading()
         self._refreshed_at = self.n_steps
+        self._known = {}
 
     def _reading(self) -> Reading:
         """Values by the present context, without bonus."""

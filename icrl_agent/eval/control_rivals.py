@@ -46,10 +46,10 @@ class Tabular:
 
 #: The best of benchmarks/control_sweep.py, with epsilon-greedy exploration and with any.
 TABULAR: dict[str, Tabular] = {
-    "Q-learning": Tabular(1.0, 10.0, Epsilon(0.2)),
-    "SARSA": Tabular(1.0, 10.0, Epsilon(0.2)),
-    "Q-learning, optimistic": Tabular(1.0, 10.0, Optimism(1.0)),
-    "SARSA, optimistic": Tabular(1.0, 10.0, Optimism(1.0)),
+    "Q-learning": Tabular(1.0, 1.0, Epsilon(1.0, 0.1, 1000)),
+    "SARSA": Tabular(1.0, 1.0, Epsilon(1.0, 0.1, 1000)),
+    "Q-learning, optimistic": Tabular(0.1, None, Optimism(1.0)),
+    "SARSA, optimistic": Tabular(0.1, None, Optimism(1.0)),
 }
 
 

@@ -13,25 +13,26 @@ from icrl_agent.streaming.sums import NO_STATE
 
 __all__ = ["stream_arrays", "stream_from_arrays"]
 
-_WINDOW = ("observations", "columns")
-_SUMS = ("observations", "counts", "reward_sum", "source", "next_state", "continues")
+_WINDOW = ("observations", "running", "columns")
+_SUMS = ("observations", "running", "counts", "reward_sum", "source", "next_state", "continues")
 
 
 def stream_arrays(stream: Stream) -> dict[str, NDArray[Any]]:
-    """The context of a stream: with a window its columns, else its sums by state. A running episode is cut there."""
+    """The context of a stream: with a window its columns, else its sums by state."""
     history = stream.history
+    sums = history.sums
+    running = np.array([-1 if stream.present is None else stream.present, *stream.flags])
     if stream.context_length is None:
-        source, next_state = np.nonzero(history.sums.successors)
-        continues = history.sums.successors[source, next_state]
-        arrays = (stream.observations, history.sums.counts, history.sums.rewards, source, next_state, continues)
+        source, next_state = np.nonzero(sums.successors)
+        continues = sums.successors[source, next_state]
+        arrays = (stream.observations, running, sums.counts, sums.rewards, source, next_state, continues)
         return dict(zip(_SUMS, arrays, strict=True))
-    columns = [*history.columns, (NO_STATE, NO_STATE, 0.0, 0.0)] if stream.has_running_steps else history.columns
-    kept = np.array(columns[-stream.context_length :], np.float64).reshape(-1, 4)
-    return dict(zip(_WINDOW, (stream.observations, kept), strict=True))
+    columns = np.array(history.columns, np.float64).reshape(-1, 4)
+    return dict(zip(_WINDOW, (stream.observations, running, columns), strict=True))
 
 
 def stream_from_arrays(arrays: Mapping[str, NDArray[Any]], like: Stream) -> Stream:
-    """Rebuild the context with the weights and settings of another stream; ``reset`` comes next.
+    """Rebuild the context with the weights and settings of another stream.
 
     Raises:
         ValueError: if an array is missing.
@@ -45,13 +46,16 @@ def stream_from_arrays(arrays: Mapping[str, NDArray[Any]], like: Stream) -> Stre
         successors = np.zeros((len(slots), len(slots)))
         successors[arrays["source"], arrays["next_state"]] = arrays["continues"]
         stream.history.load(arrays["counts"], arrays["reward_sum"], successors)
-        return stream
-    for source, next_state, reward, continues in arrays["columns"].tolist():
+    for source, next_state, reward, continues in arrays.get("columns", np.zeros((0, 4))).tolist():
         if source == NO_STATE:
             stream.history.add_end(stream.hold(arrays["observations"][0]))
         else:
             held = stream.hold(arrays["observations"][int(source)])
             stream.history.add(held, slots[int(next_state)], reward, continues)
-    for slot in slots:
-        stream.history.release(slot)
+    present, has_steps, has_ended = arrays["running"].tolist()
+    if present >= 0:
+        stream.go_on_from(arrays["observations"][present], bool(has_steps), bool(has_ended))
+    if like.context_length is not None:
+        for slot in slots:
+            stream.history.release(slot)
     return stream

@@ -90,9 +90,18 @@ class Stream:
         return self._sums
 
     @property
-    def has_running_steps(self) -> bool:
-        """Whether a running episode has steps: at the next ``reset`` its last state takes a column."""
-        return self._present is not None and self._has_steps
+    def present(self) -> int | None:
+        """Slot of the present state; None before the first ``reset``."""
+        return self._present
+
+    @property
+    def flags(self) -> tuple[bool, bool]:
+        """Whether the present episode has steps, and whether it has ended."""
+        return self._has_steps, self._has_ended
+
+    def go_on_from(self, obs: ArrayLike, has_steps: bool, has_ended: bool) -> None:
+        """Be in the middle of an episode; for those who rebuild a context."""
+        self._present, self._has_steps, self._has_ended = self.hold(obs), has_steps, has_ended
 
     def slot(self, obs: ArrayLike) -> int | None:
         """Slot of a raw observation, None if it is not in the context."""
