@@ -16,7 +16,7 @@ from icrl_agent.eval.compare_config import CompareConfig
 from icrl_agent.figures import COLOURS, new_figure
 from icrl_agent.train import dashboard
 
-__all__ = ["REFERENCE", "paired_ratio", "summarise", "write_report"]
+__all__ = ["REFERENCE", "paired_ratio", "plot_comparison", "summarise", "write_report"]
 
 #: Errors are compared, task by task, with this method's.
 REFERENCE = "certainty equivalence, mean fill"
@@ -79,8 +79,8 @@ def write_report(run_dir: Path, rows: Sequence[Row], config: CompareConfig) -> l
     _write_csv(run_dir / "results.csv", rows)
     _write_csv(run_dir / "summary.csv", summary)
     figures = {
-        "error_against_steps": _figure(summary, "n_steps", "environment steps"),
-        "error_against_seconds": _figure(summary, "seconds", "seconds beyond the environment's steps"),
+        "error_against_steps": plot_comparison(summary, "n_steps", "environment steps"),
+        "error_against_seconds": plot_comparison(summary, "seconds", "seconds beyond the environment's steps"),
     }
     (run_dir / "figures").mkdir(exist_ok=True)
     for name, figure in figures.items():
@@ -105,7 +105,8 @@ def _interval(values: NDArray[np.float64]) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def _figure(summary: Sequence[Row], x: str, xlabel: str) -> Figure:
+def plot_comparison(summary: Sequence[Row], x: str, xlabel: str) -> Figure:
+    """Error against a column of the summary ("n_steps" or "seconds"), one curve per method, both axes logarithmic."""
     figure, axis = new_figure(9.5, 5.0)
     methods = list(dict.fromkeys(line["method"] for line in summary))
     for number, method in enumerate(methods):
@@ -115,7 +116,8 @@ def _figure(summary: Sequence[Row], x: str, xlabel: str) -> Figure:
         colour = COLOURS[number % len(COLOURS)]
         style = ("-", "--", ":", "-.")[number // len(COLOURS) % 4]
         xs = [line[x] for line in lines]
-        axis.plot(xs, [line["normalized_msve"] for line in lines], style, color=colour, label=method, linewidth=1.6)
+        errors = [line["normalized_msve"] for line in lines]
+        axis.plot(xs, errors, style, marker="o", markersize=3, color=colour, label=method, linewidth=1.6)
         if number and len(methods) > MOST_SHADED:
             continue  # so many bands would hide each other: the first method's alone
         axis.fill_between(
@@ -207,7 +209,7 @@ def _error(line: Row | None) -> str:
 def _ratio(ratio: tuple[float, float, float] | None) -> str:
     if ratio is None:
         return "–"
-    digits = 2 if ratio[0] < 10 else 0
+    digits = 0 if ratio[0] >= 10 else 2 if ratio[0] >= 0.1 else 4
     return "{:.{d}f} [{:.{d}f}, {:.{d}f}]".format(*ratio, d=digits)
 
 
