@@ -213,7 +213,7 @@ def _gathered(steps: Iterator[_Step], n_steps: int, num_envs: int | None) -> Tra
     for name, flags in zip(("terminated", "truncated"), columns[3:5], strict=True):
         if flags.dtype != np.bool_:
             raise TypeError(f"the environment returned {name} as {flags.dtype}, it must be True or False")
-    for observations in (columns[0], columns[2]):
+    for observations in (columns[2], columns[0]):
         if not np.issubdtype(observations.dtype, np.number) and observations.dtype != np.bool_:
             raise TypeError("the environment returned an observation that is no array of numbers")
         refuse_not_finite(observations, "the environment returned an observation at step {} that is not finite")

@@ -97,6 +97,13 @@ def affine_layer(context: MergedContext, attention: Tensor, entries: Tensor, gam
     exponentials, normaliser = _exponentials(context, attention)
     w_reward, w_target, w_current = entries
     target = (w_target * gamma)[..., None, None]
+    if context.successors.is_sparse and not torch.is_grad_enabled():
+        # As below, in place: each matrix of a long context is a good part of the memory.
+        b = w_reward * (exponentials @ context.reward_sum[..., None] / normaliser)[..., 0]
+        T = torch.sparse.mm(context.successors.t(), exponentials[0].t()).t()[None]
+        T.mul_(target).add_(exponentials.mul_(w_current * context.counts[..., None, :])).div_(normaliser)
+        T.diagonal(dim1=-2, dim2=-1).add_(1.0)
+        return T, b
     if context.successors.is_sparse:
         successor = torch.sparse.mm(context.successors.t(), exponentials[0].t()).t()[None]
         change = target * successor + w_current * exponentials * context.counts[..., None, :]
@@ -124,9 +131,13 @@ def _exponentials(context: MergedContext, attention: Tensor) -> tuple[Tensor, Te
     for axis in range(left.ndim - 1):
         if x.shape[axis] == 1:
             left = left.any(dim=axis, keepdim=True)
-    sources = scores.detach().masked_fill(~left[..., None, :], float("-inf"))
-    top = sources.amax(dim=-1, keepdim=True)
-    exponentials = torch.exp(torch.where(left[..., None, :], scores - top, float("-inf")))
+    if torch.is_grad_enabled():
+        sources = scores.detach().masked_fill(~left[..., None, :], float("-inf"))
+        top = sources.amax(dim=-1, keepdim=True)
+        exponentials = torch.exp(torch.where(left[..., None, :], scores - top, float("-inf")))
+    else:
+        top = scores.masked_fill_(~left[..., None, :], float("-inf")).amax(dim=-1, keepdim=True)
+        exponentials = scores.sub_(top.nan_to_num_(neginf=0.0)).exp_()
     normaliser = exponentials @ context.counts[..., None]
     return exponentials, torch.where(normaliser > 0, normaliser, 1.0)
 
