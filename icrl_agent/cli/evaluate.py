@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from icrl_agent.eval.evaluation_run import EvaluationRun
     from icrl_agent.features import FeatureMap
 
-__all__ = ["THEORY", "Evaluate"]
+__all__ = ["THEORY", "Evaluate", "make_env"]
 
 #: ``--weights`` value that stands for the theorem's weights.
 THEORY = "theory"
@@ -59,23 +59,23 @@ class Evaluate:
             check_free(self.run_dir)
         if self.seed < 0:
             raise ValueError(f"seed must be a non-negative integer, got {self.seed}")
-        kwargs = self._env_kwargs()
-        agent = self._agent()
-        task_seed = getattr(_make(self.env, kwargs).unwrapped, TASK_SEED, None)
+        kwargs = self.parsed_env_kwargs()
+        agent = self.agent()
+        task_seed = getattr(make_env(self.env, kwargs).unwrapped, TASK_SEED, None)
         if task_seed is not None:
             kwargs[TASK_SEED] = task_seed  # one task throughout, also where the environment drew it
 
-        def make_env(**changes: Any) -> gym.Env[Any, Any]:
-            return _make(self.env, {**kwargs, **changes})
+        def make(**changes: Any) -> gym.Env[Any, Any]:
+            return make_env(self.env, {**kwargs, **changes})
 
         run = run_evaluation(
             agent,
-            make_env,
+            make,
             n_steps=self.n_steps,
             gamma=self.gamma,
             seed=self.seed,
             n_layers=self.n_layers,
-            feature_map=self._feature_map(make_env(), agent),
+            feature_map=self._feature_map(make(), agent),
             config={
                 "command": "evaluate",
                 "version": __version__,
@@ -87,7 +87,8 @@ class Evaluate:
             run.write(self.run_dir)
         _print_evaluation(run, self.env, kwargs, self.run_dir)
 
-    def _env_kwargs(self) -> dict[str, Any]:
+    def parsed_env_kwargs(self) -> dict[str, Any]:
+        """Arguments of the environment."""
         try:
             kwargs = json.loads(self.env_kwargs)
         except json.JSONDecodeError as error:
@@ -96,7 +97,8 @@ class Evaluate:
             raise ValueError(f"--env-kwargs must be a JSON object, got {self.env_kwargs}")
         return kwargs
 
-    def _agent(self) -> ICRLAgent:
+    def agent(self) -> ICRLAgent:
+        """The agent that ``weights`` names."""
         from icrl_agent.agent import SHIPPED_WEIGHTS, ICRLAgent
 
         if self.weights == THEORY:
@@ -115,7 +117,8 @@ class Evaluate:
         return None
 
 
-def _make(env_id: str, kwargs: dict[str, Any]) -> gym.Env[Any, Any]:
+def make_env(env_id: str, kwargs: dict[str, Any]) -> gym.Env[Any, Any]:
+    """Make an environment; an unknown id is one plain ValueError."""
     try:
         return gym.make(env_id, **kwargs)
     except ImportError as error:

@@ -23,6 +23,8 @@ __all__ = [
     "COMPARISON_ERROR",
     "COMPARISON_RATIO",
     "CONFIG_TEXT",
+    "CONTROL_FIGURE",
+    "CONTROL_RETURN",
     "EMERGENCE",
     "EMPTY_CONTEXT",
     "ERROR_CURVE",
@@ -57,6 +59,11 @@ ERROR_FIGURE = "evaluation/error"
 #: A method's mean error, and its ratio to certainty equivalence's; the step is the number of environment steps.
 COMPARISON_ERROR = "comparison/normalized_msve"
 COMPARISON_RATIO = "comparison/ratio_to_ce"
+
+#: Return of the policy that acts; the step is the number of environment steps.
+CONTROL_RETURN = "control/return"
+#: Learning curves of all methods as a picture.
+CONTROL_FIGURE = "control/curves"
 
 #: Columns of metrics.csv that describe the training.
 TRAIN = ("td_loss", "neu", "learning_rate")
