@@ -15,18 +15,20 @@ import gymnasium as gym
 import tyro
 
 from icrl_agent.cli.compare import Compare
+from icrl_agent.cli.control import Control
 from icrl_agent.cli.evaluate import Evaluate
 from icrl_agent.cli.info import Info, TensorBoard
 from icrl_agent.cli.pretrain import Pretrain
 from icrl_agent.cli.reproduce import Reproduce
 
-__all__ = ["Compare", "Evaluate", "Info", "Pretrain", "Reproduce", "TensorBoard", "main"]
+__all__ = ["Compare", "Control", "Evaluate", "Info", "Pretrain", "Reproduce", "TensorBoard", "main"]
 
 Command = (
     Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
     | Annotated[Pretrain, tyro.conf.subcommand("pretrain")]
     | Annotated[Compare, tyro.conf.subcommand("compare")]
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
+    | Annotated[Control, tyro.conf.subcommand("control")]
     | Annotated[Info, tyro.conf.subcommand("info")]
     | Annotated[TensorBoard, tyro.conf.subcommand("tensorboard")]
 )

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from icrl_agent.eval.evaluation_run import EvaluationRun
     from icrl_agent.features import FeatureMap
 
-__all__ = ["THEORY", "Evaluate"]
+__all__ = ["THEORY", "Evaluate", "make_env"]
 
 #: ``--weights`` value that stands for the theorem's weights.
 THEORY = "theory"
@@ -65,29 +65,29 @@ class Evaluate:
             check_free(self.run_dir)
         if self.seed < 0:
             raise ValueError(f"seed must be a non-negative integer, got {self.seed}")
-        kwargs = self._env_kwargs()
+        kwargs = self.parsed_env_kwargs()
         if (self.env is None) == (self.data is None):
             raise ValueError("name either an environment or logged transitions (--data)")
-        agent = self._agent()
+        agent = self.agent()
         if self.data is not None:
             self._run_data(agent, self.data)
             return
         env_id = str(self.env)
-        task_seed = getattr(_make(env_id, kwargs).unwrapped, TASK_SEED, None)
+        task_seed = getattr(make_env(env_id, kwargs).unwrapped, TASK_SEED, None)
         if task_seed is not None:
             kwargs[TASK_SEED] = task_seed  # one task throughout, also where the environment drew it
 
-        def make_env(**changes: Any) -> gym.Env[Any, Any]:
-            return _make(env_id, {**kwargs, **changes})
+        def make(**changes: Any) -> gym.Env[Any, Any]:
+            return make_env(env_id, {**kwargs, **changes})
 
         run = run_evaluation(
             agent,
-            make_env,
+            make,
             n_steps=self.n_steps,
             gamma=self.gamma,
             seed=self.seed,
             n_layers=self.n_layers,
-            feature_map=self._feature_map(make_env(), agent),
+            feature_map=self._feature_map(make(), agent),
             config={**self._config(), "env_kwargs": json.dumps(kwargs)},
         )
         if self.run_dir is not None:
@@ -107,7 +107,8 @@ class Evaluate:
     def _config(self) -> dict[str, Any]:
         return {"command": "evaluate", "version": __version__, **dataclasses.asdict(self)}
 
-    def _env_kwargs(self) -> dict[str, Any]:
+    def parsed_env_kwargs(self) -> dict[str, Any]:
+        """Arguments of the environment."""
         try:
             kwargs = json.loads(self.env_kwargs)
         except json.JSONDecodeError as error:
@@ -116,7 +117,8 @@ class Evaluate:
             raise ValueError(f"--env-kwargs must be a JSON object, got {self.env_kwargs}")
         return kwargs
 
-    def _agent(self) -> ICRLAgent:
+    def agent(self) -> ICRLAgent:
+        """The agent that ``weights`` names."""
         from icrl_agent.agent import SHIPPED_WEIGHTS, ICRLAgent
 
         if self.weights == THEORY:
@@ -140,7 +142,8 @@ class Evaluate:
         return None
 
 
-def _make(env_id: str, kwargs: dict[str, Any]) -> gym.Env[Any, Any]:
+def make_env(env_id: str, kwargs: dict[str, Any]) -> gym.Env[Any, Any]:
+    """Make an environment; an unknown id is one plain ValueError."""
     try:
         return gym.make(env_id, **kwargs)
     except ImportError as error:

@@ -26,6 +26,8 @@ __all__ = [
     "COMPARISON_ERROR",
     "COMPARISON_RATIO",
     "CONFIG_TEXT",
+    "CONTROL_FIGURE",
+    "CONTROL_RETURN",
     "EMERGENCE",
     "EMPTY_CONTEXT",
     "EPISODE_FIGURE",
@@ -72,6 +74,10 @@ COMPARISON_RATIO = "comparison/ratio_to_ce"
 CLAIM_TEXT = "claim/verdict"
 CLAIM_CHECK = "claim/value"
 CLAIM_THRESHOLD = "claim/threshold"
+#: Return of the policy that acts; the step is the number of environment steps.
+CONTROL_RETURN = "control/return"
+#: Learning curves of all methods as a picture.
+CONTROL_FIGURE = "control/curves"
 
 #: Columns of metrics.csv that describe the training.
 TRAIN = ("td_loss", "neu", "learning_rate")

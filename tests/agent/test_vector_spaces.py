@@ -126,7 +126,9 @@ def test_images_are_refused(space):
     assert "\n" not in str(told.value)
 
 
-@pytest.mark.parametrize("space", [spaces.Text(3), spaces.Sequence(SPEED), spaces.Dict({"list": spaces.Sequence(SPEED)})])
+@pytest.mark.parametrize(
+    "space", [spaces.Text(3), spaces.Sequence(SPEED), spaces.Dict({"list": spaces.Sequence(SPEED)})]
+)
 def test_spaces_without_a_flat_form_are_refused(space):
     with pytest.raises(TypeError, match=f"observation space {type(space).__name__} is not supported"):
         recorded_observation_space(space)
