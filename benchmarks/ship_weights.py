@@ -15,8 +15,8 @@ from pathlib import Path
 
 import torch
 
-from icrl_agent.agent import SHIPPED_WEIGHTS
 from icrl_agent.eval.weights_table import weights_table
+from icrl_agent.frozen import SHIPPED_WEIGHTS
 from icrl_agent.model import load_weights
 from icrl_agent.train.loop import pretrain
 from icrl_agent.train.presets import preset

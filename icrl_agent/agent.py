@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args, overload
+from typing import Any, Literal, get_args, overload
 
 import numpy as np
-import torch
-from gymnasium import spaces
 from numpy.typing import ArrayLike
 
-from icrl_agent.adaptation import adapted_evaluation, adapted_evaluations, adapted_model, checked_lengthscale, is_auto
+from icrl_agent.adaptation import adapted_evaluation, adapted_evaluations, adapted_model
 from icrl_agent.collect import collect, single_spaces, without_history
 from icrl_agent.context import prompt_context
 from icrl_agent.control import Controller
@@ -23,40 +20,22 @@ from icrl_agent.control.targets import TargetKind
 from icrl_agent.depth import Depth, check_tolerance, context_values, layer_weights, resolve_depth
 from icrl_agent.envs.solve import check_gamma, state_values
 from icrl_agent.estimate import refuse_endless
-from icrl_agent.features import FeatureMap, RandomFourier, feature_map_for
-from icrl_agent.model import SoftmaxICTD, load_weights, save_weights
-from icrl_agent.model.transformer import LayerKind
+from icrl_agent.features import FeatureMap
+from icrl_agent.frozen import FrozenModel, checked_seed
 from icrl_agent.observations import recorded_observation_space, refuse_images
 from icrl_agent.queries import checked_queries, recorded_space
 from icrl_agent.results import Evaluation
 from icrl_agent.streaming import LayerWeights, Stream, VectorStream
 from icrl_agent.transitions import Transitions
 from icrl_agent.truth import Task, induced_process, induced_processes
-from icrl_agent.wrappers.observation import HistoryWrapper, as_feature_map
+from icrl_agent.wrappers.observation import HistoryWrapper
 from icrl_agent.wrappers.policy import PolicyLike
 from icrl_agent.wrappers.vector import HistoryWrapper as VectorHistoryWrapper
 
 __all__ = ["ICRLAgent"]
 
-#: Folder of the weights that the package ships.
-SHIPPED_WEIGHTS = Path(__file__).parent / "weights"
 
-
-if TYPE_CHECKING:
-    _constructor_only = classmethod
-else:
-
-    class _constructor_only(classmethod):  # noqa: N801 - used like classmethod
-        """A classmethod that refuses to be called on an instance, where its result would be easy to lose."""
-
-        def __get__(self, instance: Any, owner: type | None = None) -> Callable[..., Any]:
-            if instance is not None:
-                name, kind = self.__func__.__name__, type(instance).__name__
-                raise TypeError(f"{name} returns a new agent: write agent = {kind}.{name}(...)")
-            return super().__get__(instance, owner)
-
-
-class ICRLAgent:
+class ICRLAgent(FrozenModel):
     """A frozen softmax ICTD transformer behind the calls a user makes. It adapts through its context alone.
 
     Args:
@@ -71,95 +50,6 @@ class ICRLAgent:
     >>> result.values.shape
     (10,)
     """
-
-    def __init__(
-        self,
-        model: SoftmaxICTD,
-        feature_seed: int = 0,
-        *,
-        auto_sharpness: bool = False,
-        lengthscale: float | Literal["median", "auto"] = "median",
-    ) -> None:
-        if not isinstance(model, SoftmaxICTD):
-            raise TypeError(f"model must be a SoftmaxICTD, got {type(model).__name__}")
-        seed = _checked_seed(feature_seed)
-        if seed is None:
-            raise ValueError("feature_seed must be a non-negative integer, got None")
-        self.model = model.eval().requires_grad_(False)
-        self.feature_seed = seed
-        self.auto_sharpness = auto_sharpness
-        self.lengthscale = checked_lengthscale(lengthscale)
-
-    @_constructor_only
-    def from_theory(
-        cls,
-        feature_dim: int = 32,
-        n_layers: int = 60,
-        sharpness: float | Literal["auto"] = 8.0,
-        step_size: float = 1.0,
-        feature_seed: int = 0,
-        device: str | torch.device = "cpu",
-        layer: LayerKind = "tsm",
-        lengthscale: float | Literal["median", "auto"] = "median",
-    ) -> ICRLAgent:
-        """Build an agent with the weights of Theorem 1, see ``SoftmaxICTD.from_theory``; nothing is trained.
-
-        ``sharpness="auto"`` chooses one for every context by held-out TD error, ``lengthscale="auto"`` likewise for
-        the default features of vectors, see ``icrl_agent.selection``; "median" is the median distance.
-        """
-        auto = is_auto("sharpness", sharpness)
-        model = SoftmaxICTD.from_theory(feature_dim, n_layers, 1.0 if auto else float(sharpness), step_size, layer)
-        return cls(model, feature_seed, auto_sharpness=auto, lengthscale=lengthscale).to(device)
-
-    @_constructor_only
-    def from_pretrained(cls, name: str = "universal") -> ICRLAgent:
-        """Load weights that the package ships; no network.
-
-        Raises:
-            ValueError: for a name that is not shipped; it lists those that are.
-        """
-        path = SHIPPED_WEIGHTS / f"{name}.safetensors"
-        if not path.is_file():
-            shipped = ", ".join(sorted(file.stem for file in SHIPPED_WEIGHTS.glob("*.safetensors"))) or "none yet"
-            raise ValueError(f"no shipped weights are named {name!r}; shipped: {shipped}")
-        return cls._read(path)
-
-    @_constructor_only
-    def load(cls, path: str | Path) -> ICRLAgent:
-        """Read an agent from a weights file or a run folder; returns it.
-
-        Raises:
-            ValueError: if there are no weights, or the file is not one of this package.
-            TypeError: if called on an instance: the loaded agent is the return value.
-        """
-        return cls._read(path)
-
-    @classmethod
-    def _read(cls, path: str | Path) -> ICRLAgent:
-        model, config = load_weights(path)
-        return cls(
-            model,
-            int(config.get("feature_seed", 0)),
-            auto_sharpness=bool(config.get("auto_sharpness", False)),
-            lengthscale=config.get("lengthscale", "median"),
-        )
-
-    def save(self, path: str | Path) -> None:
-        """Write weights and settings to a safetensors file."""
-        names = ("feature_seed", "auto_sharpness", "lengthscale")
-        save_weights(self.model, path, {name: getattr(self, name) for name in names})
-
-    def to(self, device: str | torch.device) -> ICRLAgent:
-        """Move the model to a device; returns the agent itself.
-
-        Raises:
-            ValueError: for a device that this machine does not have.
-        """
-        try:
-            self.model.to(device)
-        except (RuntimeError, AssertionError) as error:
-            raise ValueError(f"device {device!r} is not available: {error}") from error
-        return self
 
     @overload
     def evaluate(
@@ -240,7 +130,7 @@ class ICRLAgent:
         """
         gamma = check_gamma(gamma)
         n_steps = _positive_integer("n_steps", n_steps)
-        seed = _checked_seed(seed)
+        seed = checked_seed(seed)
         depth = resolve_depth(self.model, n_layers)
         tolerance = check_tolerance(tolerance, depth)
         observation_space, _ = single_spaces(env)
@@ -421,7 +311,7 @@ class ICRLAgent:
         observation_space, action_space = control_spaces(env)
         if target not in get_args(TargetKind):
             raise ValueError(f"target must be one of {get_args(TargetKind)}, got {target!r}")
-        refresh_every, seed = _positive_integer("refresh_every", refresh_every), _checked_seed(seed)
+        refresh_every, seed = _positive_integer("refresh_every", refresh_every), checked_seed(seed)
         chosen = self._fixed_feature_map(feature_map, observation_space)
         pair_map = as_pair_map(chosen, action_space, self.feature_seed)
         stream = Stream(layer_weights(self.model, depth), pair_map, gamma, context_length, depth, tolerance)
@@ -466,7 +356,7 @@ class ICRLAgent:
         >>> result.q_values.shape, result.records[-1].normalised_return > 0.9
         ((10, 4), True)
         """
-        n_steps, seed = _positive_integer("n_steps", n_steps), _checked_seed(seed)
+        n_steps, seed = _positive_integer("n_steps", n_steps), checked_seed(seed)
         steps = np.unique(np.linspace(1, n_steps, 21).round()[1:]) if record_at is None else np.asarray(record_at)
         if not (len(steps) and np.isin(steps, np.arange(1, n_steps + 1)).all()):
             raise ValueError(f"record_at must name steps in 1 .. {n_steps}, got {record_at!r}")
@@ -475,35 +365,11 @@ class ICRLAgent:
         )
         return run_control(controller, env, n_steps, sorted({*steps.astype(int).tolist(), n_steps}), seed, progress)
 
-    def _feature_map(self, feature_map: FeatureMap | Mapping[str, Any] | None, space: Any) -> FeatureMap:
-        if feature_map is None and isinstance(space, spaces.Box | spaces.MultiBinary):
-            return RandomFourier("context", "context", self.model.feature_dim, self.lengthscale, self.feature_seed)
-        return self._fixed_feature_map(feature_map, space)
-
-    def _fixed_feature_map(self, feature_map: FeatureMap | Mapping[str, Any] | None, space: Any) -> FeatureMap:
-        """A map that needs no context: a policy acts before there is one."""
-        if feature_map is None:
-            return feature_map_for(space, self.model.feature_dim, self.feature_seed)
-        chosen = as_feature_map(feature_map, space)
-        if chosen.dim != self.model.feature_dim:
-            raise ValueError(
-                f"the feature map has {chosen.dim} features, the weights need feature_dim = {self.model.feature_dim}"
-            )
-        return chosen
-
 
 def _positive_integer(name: str, value: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")
     return int(value)
-
-
-def _checked_seed(seed: int | None) -> int | None:
-    if seed is None:
-        return None
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**63:
-        raise ValueError(f"seed must be a non-negative integer below 2^63 or None, got {seed!r}")
-    return int(seed)
 
 
 def _refuse_buried_history(env: Any) -> None:

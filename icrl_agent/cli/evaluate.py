@@ -119,7 +119,8 @@ class Evaluate:
 
     def agent(self) -> ICRLAgent:
         """The agent that ``weights`` names."""
-        from icrl_agent.agent import SHIPPED_WEIGHTS, ICRLAgent
+        from icrl_agent.agent import ICRLAgent
+        from icrl_agent.frozen import SHIPPED_WEIGHTS
 
         if self.weights == THEORY:
             return ICRLAgent.from_theory(

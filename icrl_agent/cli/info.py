@@ -29,7 +29,7 @@ class Info:
         from rich.console import Console
         from rich.table import Table
 
-        from icrl_agent.agent import SHIPPED_WEIGHTS
+        from icrl_agent.frozen import SHIPPED_WEIGHTS
 
         versions = Table("package", "version", title="icrl-agent")
         versions.add_row("icrl-agent", __version__)

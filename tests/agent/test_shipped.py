@@ -8,7 +8,7 @@ import pytest
 
 import icrl_agent  # noqa: F401 - registers the environments
 from icrl_agent import ICRLAgent
-from icrl_agent.agent import SHIPPED_WEIGHTS
+from icrl_agent.frozen import SHIPPED_WEIGHTS
 from icrl_agent.metrics import geometric_mean
 from icrl_agent.model import load_weights
 from icrl_agent.train.config import PretrainConfig

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from icrl_agent.agent import SHIPPED_WEIGHTS
 from icrl_agent.eval.reproduce import shipped
+from icrl_agent.frozen import SHIPPED_WEIGHTS
 from icrl_agent.model import load_weights
 
 SMALL = shipped.Sizes(n_tasks=4, largest_budget=30)
