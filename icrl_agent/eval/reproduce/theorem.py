@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -18,14 +18,27 @@ from icrl_agent.eval.reproduce.chains import generator
 from icrl_agent.eval.reproduce.claim import Check, Outcome, exactly
 from icrl_agent.eval.reproduce.rounding import layer_error, propagated
 from icrl_agent.figures import COLOURS, new_figure
-from icrl_agent.model.transformer import SoftmaxICTD, dual_head_layer, tsm_layer
+from icrl_agent.model.transformer import SoftmaxICTD, attention_weights, dual_head_layer, tsm_layer
 from icrl_agent.prompt import build_prompt, current_row
 
 __all__ = ["FULL", "QUICK", "Measurements", "Sizes", "claim", "judge", "measure"]
 
 FloatArray = NDArray[np.float64]
 
-LAYERS = {"dual head": dual_head_layer, "one head + TSM": tsm_layer}
+#: A layer of the literal transformer: (Z, A, V, gamma, source_mask, continues) -> Z.
+Layer = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
+
+
+def _attending(layer: Layer) -> Layer:
+    """The layer with its own attention, computed from the prompt as it stands."""
+
+    def run(Z: Tensor, A: Tensor, V: Tensor, gamma: Tensor, source_mask: Tensor, continues: Tensor) -> Tensor:
+        return layer(Z, V, attention_weights(Z, A, source_mask), gamma, source_mask, continues)
+
+    return run
+
+
+LAYERS: dict[str, Layer] = {"dual head": _attending(dual_head_layer), "one head + TSM": _attending(tsm_layer)}
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 
 
@@ -88,7 +101,7 @@ def draw_prompts(sizes: Sizes, seed: int = 0) -> Prompts:
     )
 
 
-def measure(sizes: Sizes, layers: Mapping[str, Any] = LAYERS, seed: int = 0) -> Measurements:
+def measure(sizes: Sizes, layers: Mapping[str, Layer] = LAYERS, seed: int = 0) -> Measurements:
     """Run both layer forms in both precisions beside the reference."""
     prompts = draw_prompts(sizes, seed)
     depth, d = sizes.n_layers, sizes.feature_dim
@@ -167,7 +180,7 @@ def _reference(prompts: Prompts, at: int, n_layers: int) -> FloatArray:
     )
 
 
-def _run(layer: Any, prompts: Prompts, A: Tensor, V: Tensor, dtype: torch.dtype, n_layers: int) -> FloatArray:
+def _run(layer: Layer, prompts: Prompts, A: Tensor, V: Tensor, dtype: torch.dtype, n_layers: int) -> FloatArray:
     """Current memory after 1, ..., n_layers layers, (L, B, n + 1)."""
     Z = torch.from_numpy(build_prompt(prompts.features, prompts.rewards)).to(dtype)
     gamma = torch.from_numpy(prompts.gamma).to(dtype)[:, None]

@@ -7,7 +7,6 @@ import torch
 
 from icrl_agent.algorithms import weighted_softmax_td
 from icrl_agent.eval.reproduce import special_cases, theorem
-from icrl_agent.model.transformer import dual_head_layer, tsm_layer
 
 SMALL = theorem.Sizes(n_prompts=12, n_transitions=20, n_states=5, feature_dim=4, n_layers=6)
 
@@ -49,7 +48,7 @@ def test_both_forms_pass(failures):
 
 @pytest.mark.parametrize("flaw", [swapped_sign, wrong_axis, gamma_missing, not_shifted])
 def test_a_flaw_in_one_form_fails_in_both_precisions_and_the_lemma(failures, flaw):
-    layers = {"dual head": dual_head_layer, "one head + TSM": flaw(tsm_layer)}
+    layers = {**theorem.LAYERS, "one head + TSM": flaw(theorem.LAYERS["one head + TSM"])}
     failed = failures(theorem.judge(theorem.measure(SMALL, layers)))
     assert len(failed) == 3
     assert all("TSM" in what or "Lemma" in what for what in failed)
