@@ -85,15 +85,6 @@ def literal_values_of(model, transitions, feature_map, queries, gamma, n_layers=
     return values[0, len(rewards) - len(queries) :].detach().numpy()
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _one_thread():
-    """Many tiny matrices: threads that wait for each other cost more than they bring."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture(scope="session")
 def agent():
     return ICRLAgent.from_theory()

@@ -3,7 +3,6 @@
 import gymnasium as gym
 import numpy as np
 import pytest
-import torch
 from stable_baselines3 import A2C
 
 import icrl_agent  # noqa: F401 - registers the environments
@@ -90,7 +89,6 @@ def check_a2c(monkeypatch, kind, n_steps, lambda_, gamma=GAMMA):
 
 @pytest.mark.parametrize(("kind", "n_steps", "lambda_"), [("td0", 1, 0.0), ("a2c", 5, 0.95)])
 def test_a2c_regresses_on_lambda_returns(monkeypatch, kind, n_steps, lambda_):
-    torch.set_num_threads(1)
     check_a2c(monkeypatch, kind, n_steps, lambda_)
     with pytest.raises(AssertionError):
         check_a2c(monkeypatch, kind, n_steps, lambda_, gamma=0.5)

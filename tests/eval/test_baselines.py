@@ -18,14 +18,6 @@ from icrl_agent.metrics import normalized_msve
 GAMMA = 0.9
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def chain(task_seed=500, **kwargs):
     return gym.make("BoyanChain-v0", task_seed=task_seed, **kwargs)
 

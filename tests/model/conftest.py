@@ -69,15 +69,6 @@ def make_context(
     return Context(x, np.array(rewards), np.array(source), np.array(continues), index, n_queries)
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _one_thread():
-    """Many tiny matrices: threads that wait for each other cost more than they bring."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture
 def random_context():
     return make_context

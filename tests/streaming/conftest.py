@@ -87,15 +87,6 @@ class LiteralWindow:
         return values[0, len(rows) - len(queries) :].numpy()
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _one_thread():
-    """Many tiny matrices: threads that wait for each other cost more than they bring."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture(scope="session")
 def agents():
     return {name: make() for name, make in AGENTS.items()}

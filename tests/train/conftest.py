@@ -31,15 +31,6 @@ TINY = PretrainConfig(
 )
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _one_thread():
-    """Many tiny matrices: threads that wait for each other cost more than they bring."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture(scope="session")
 def tiny():
     """A small configuration with some fields changed."""
