@@ -225,4 +225,4 @@ def dqn(
             }
             model = tuned_model("dqn", net_arch, chosen["rate"], n_steps, {**common, **exploring})
         model.learn(n_steps, callback=Recorder(), log_interval=None)
-        return [*records, q_table(model)]
+        return [*records, q_table(model)][: len(record_at)]  # learn may run a few steps beyond

@@ -144,6 +144,7 @@ def test_value_iteration_solves_the_empirical_model():
     np.testing.assert_allclose(q[counts == 0], (counts * q).sum() / counts.sum(), atol=1e-8)
 
 
+@pytest.mark.slow  # trains two networks
 @pytest.mark.parametrize("net_arch", [(), None])
 def test_dqn_records_at_every_step_asked_for(net_arch):
     env = ENVIRONMENTS["RandomMDP"]()
