@@ -29,6 +29,9 @@ from icrl_agent.wrappers.vector import autoreset_mode
 
 __all__ = ["collect", "is_sb3_vec_env", "preserved_generators", "single_spaces", "without_history"]
 
+#: Steps of one environment that are gathered at a time.
+LARGEST_BATCH = 1000
+
 
 def is_sb3_vec_env(env: Any) -> bool:
     """Whether an environment is a Stable-Baselines3 VecEnv, recognised by its methods."""
@@ -85,7 +88,7 @@ def collect(env: Any, policy: PolicyLike, n_steps: int, seed: int | None, *, per
     bound = BoundPolicy(policy, observation_space, action_space, seed=seed)
     with preserved_generators(seed):
         if isinstance(env, gym.Env):
-            steps = _single_steps(env, bound, seed)
+            steps = _single_steps(env, bound, seed, n_steps)
         elif isinstance(env, VectorEnv):
             steps = _vector_steps(env, bound, seed)
         else:
@@ -94,7 +97,7 @@ def collect(env: Any, policy: PolicyLike, n_steps: int, seed: int | None, *, per
 
 
 class _Step(NamedTuple):
-    """One batch of transitions; ``real`` marks those that are transitions at all."""
+    """A batch of transitions, at most one per copy at a time; ``real`` marks those that are transitions at all."""
 
     observations: Any
     rewards: Any
@@ -102,33 +105,36 @@ class _Step(NamedTuple):
     terminated: Any
     truncated: Any
     real: NDArray[np.bool_]
+    copies: NDArray[np.intp]
 
 
-def _single_steps(env: gym.Env[Any, Any], policy: BoundPolicy, seed: int | None) -> Iterator[_Step]:
-    real = np.ones(1, bool)
+def _single_steps(env: gym.Env[Any, Any], policy: BoundPolicy, seed: int | None, n_steps: int) -> Iterator[_Step]:
+    """Batches of consecutive steps: arrays of one row each would cost more than the steps."""
     space = env.observation_space
+    discrete, composite = isinstance(space, spaces.Discrete), is_composite(space)
 
     def own(observation: Any) -> Any:
-        return (
-            _one_number(observation, "observation")
-            if isinstance(space, spaces.Discrete)
-            else copy.deepcopy(observation)
-        )
+        # Copies throughout: an environment may write every observation into one array of its own.
+        return _one_number(observation, "observation") if discrete else copy.deepcopy(observation)
 
-    def row(observation: Any) -> Any:
-        return flat_rows(space, [observation])[0] if is_composite(space) else observation
-
-    # Copies throughout: an environment may write every observation into one array of its own.
     observation = own(env.reset(seed=seed)[0])
+    left = flat_rows(space, [observation])[0] if composite else observation
     while True:
-        next_observation, reward, terminated, truncated, _ = env.step(policy.action(observation))
-        next_observation = own(next_observation)
-        reward = _one_number(reward, "reward")
-        terminated, truncated = _one_number(terminated, "terminated"), _one_number(truncated, "truncated")
-        yield _Step([row(observation)], [reward], [row(next_observation)], [terminated], [truncated], real)
-        observation = next_observation
-        if terminated or truncated:
-            observation = own(env.reset()[0])
+        rows: list[tuple[Any, ...]] = []
+        usable = True
+        while len(rows) < min(n_steps, LARGEST_BATCH) and usable:
+            next_observation, reward, terminated, truncated, _ = env.step(policy.action(observation))
+            observation = own(next_observation)
+            reward = _one_number(reward, "reward")
+            terminated, truncated = _one_number(terminated, "terminated"), _one_number(truncated, "truncated")
+            entered = flat_rows(space, [observation])[0] if composite else observation
+            rows.append((left, reward, entered, terminated, truncated))
+            usable, left = _is_usable(reward), entered
+            if usable and (terminated or truncated):
+                observation = own(env.reset()[0])
+                left = flat_rows(space, [observation])[0] if composite else observation
+        lefts, rewards, entereds, ends, cuts = zip(*rows, strict=True)
+        yield _Step(lefts, rewards, entereds, ends, cuts, np.ones(len(rows), bool), np.zeros(len(rows), np.intp))
 
 
 def _vector_steps(env: VectorEnv[Any, Any, Any], policy: BoundPolicy, seed: int | None) -> Iterator[_Step]:
@@ -136,7 +142,7 @@ def _vector_steps(env: VectorEnv[Any, Any, Any], policy: BoundPolicy, seed: int 
     # Copies throughout: the environment may use its arrays again.
     observations = copy.deepcopy(env.reset(seed=seed)[0])
     left = _batch_rows(space, observations)
-    only_resets = np.zeros(env.num_envs, bool)
+    only_resets, copies = np.zeros(env.num_envs, bool), np.arange(env.num_envs)
     while True:
         observations, rewards, terminated, truncated, infos = env.step(policy.actions(observations))
         observations = copy.deepcopy(observations)
@@ -145,7 +151,7 @@ def _vector_steps(env: VectorEnv[Any, Any, Any], policy: BoundPolicy, seed: int 
         following = entered
         if mode is AutoresetMode.SAME_STEP and done.any():
             following = _with_rows(space, entered, done, np.asarray(infos["final_obs"], dtype=object)[done])
-        yield _Step(left, np.array(rewards), following, np.array(terminated), np.array(truncated), ~only_resets)
+        yield _Step(left, np.array(rewards), following, np.array(terminated), np.array(truncated), ~only_resets, copies)
         left = entered
         if mode is AutoresetMode.NEXT_STEP:
             only_resets = done
@@ -157,7 +163,7 @@ def _vector_steps(env: VectorEnv[Any, Any, Any], policy: BoundPolicy, seed: int 
 def _sb3_steps(env: Any, policy: BoundPolicy, seed: int | None) -> Iterator[_Step]:
     if seed is not None:
         env.seed(int(seed))
-    space, real = env.observation_space, np.ones(env.num_envs, bool)
+    space, real, copies = env.observation_space, np.ones(env.num_envs, bool), np.arange(env.num_envs)
     observations = copy.deepcopy(env.reset())
     left = _batch_rows(space, observations)
     while True:
@@ -168,7 +174,7 @@ def _sb3_steps(env: Any, policy: BoundPolicy, seed: int | None) -> Iterator[_Ste
         truncated = np.array([bool(info.get("TimeLimit.truncated", False)) for info in infos]) & done
         ends = [infos[index]["terminal_observation"] for index in np.flatnonzero(done)]
         following = _with_rows(space, entered, done, ends) if ends else entered
-        yield _Step(left, np.asarray(rewards, np.float64), following, done & ~truncated, truncated, real)
+        yield _Step(left, np.asarray(rewards, np.float64), following, done & ~truncated, truncated, real, copies)
         left = entered
 
 
@@ -188,27 +194,25 @@ def _with_rows(
 def _gathered(steps: Iterator[_Step], n_steps: int, num_envs: int | None) -> Transitions:
     """Concatenate batches until there are n_steps real transitions, of every one of num_envs copies where given."""
     kept: list[_Step] = []
-    which_copy: list[NDArray[np.intp]] = []
     total = n_steps * (num_envs or 1)
     taken = 0
     of_each = None if num_envs is None else np.full(num_envs, n_steps)
     while taken < total:
         step = next(steps)
-        copies = np.flatnonzero(step.real if of_each is None else step.real & (of_each > 0))[: total - taken]
-        if len(copies) < len(step.real):
-            step = _Step(*(np.asarray(part)[copies] for part in step))
+        wanted = np.flatnonzero(step.real if of_each is None else step.real & (of_each > 0))[: total - taken]
+        if len(wanted) < len(step.real):
+            step = _Step(*(np.asarray(part)[wanted] for part in step))
         for row, reward in enumerate(step.rewards):
-            if not (isinstance(reward, int | float | np.floating | np.integer) and math.isfinite(reward)):
+            if not _is_usable(reward):
                 at = taken + row + 1
                 shown = reward.item() if isinstance(reward, np.generic) else reward
                 raise ValueError(
                     f"the environment returned reward {shown!r} at step {at}, rewards must be finite numbers"
                 )
         kept.append(step)
-        which_copy.append(copies)
-        taken += len(copies)
+        taken += len(step.copies)
         if of_each is not None:
-            of_each[copies] -= 1
+            of_each[step.copies] -= 1
     columns = [np.concatenate([np.asarray(part) for part in parts]) for parts in zip(*kept, strict=True)]
     for name, flags in zip(("terminated", "truncated"), columns[3:5], strict=True):
         if flags.dtype != np.bool_:
@@ -223,13 +227,18 @@ def _gathered(steps: Iterator[_Step], n_steps: int, num_envs: int | None) -> Tra
         next_observations=columns[2],
         terminated=columns[3].astype(bool),
         truncated=columns[4].astype(bool),
-        copy=np.concatenate(which_copy),
+        copy=columns[6],
     )
+
+
+def _is_usable(reward: Any) -> bool:
+    """Whether a reward is a finite number."""
+    return isinstance(reward, (int, float, np.floating, np.integer)) and math.isfinite(reward)
 
 
 def _one_number(value: Any, name: str) -> Any:
     """A number, also when it comes in an array of size 1."""
-    if isinstance(value, bool | int | float | np.generic):
+    if isinstance(value, (bool, int, float, np.generic)):
         return value
     array = np.asarray(value)
     if array.size != 1 or array.dtype == object:
