@@ -4,8 +4,8 @@
 
 Unseen random Boyan chains, gamma 0.9. The agent (theorem's weights) evaluates 300 transitions; seconds are those beyond
 the environment's steps, in a warm process on one thread: processor time, so that a busy machine does not count. Every
-tuned Stable-Baselines3 critic trains on the same trajectory, which goes on for 2000 steps, and is read after each of the
-first 50 steps, then after every tenth.
+tuned Stable-Baselines3 critic trains on the same trajectory, which goes on for 2000 steps, and is read after each of
+the first 50 steps, then after every tenth.
 
 - time: seconds until its error is first at most the agent's, over the agent's seconds; geometric mean over tasks. A
   critic that never gets there counts with all its seconds, so the figure is then a lower bound.
