@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["centred_msve", "geometric_mean", "msve", "normalized_msve"]
+__all__ = ["centred_msve", "geometric_mean", "msve", "normalized_msve", "student_quantile"]
 
 
 def msve(values: ArrayLike, true_values: ArrayLike, weights: ArrayLike) -> float:
@@ -73,6 +75,20 @@ def geometric_mean(ratios: ArrayLike) -> tuple[float, float]:
 
 def _ratio(error: float, scale: float) -> float:
     return error / scale if scale > 0 else float("nan")
+
+
+def student_quantile(probability: float, degrees: int) -> float:
+    """Quantile of Student's t, for probabilities above one half.
+
+    With t = sqrt(degrees) tan(a), the angle a has a density proportional to cos(a)^(degrees - 1).
+
+    >>> [round(student_quantile(0.995, degrees), 3) for degrees in (2, 9, 9999)]
+    [9.925, 3.25, 2.576]
+    """
+    angle = np.linspace(0.0, np.pi / 2, 200_001)
+    density = np.cos(angle) ** (degrees - 1)
+    mass = np.concatenate([[0.0], np.cumsum(density[1:] + density[:-1])])
+    return float(math.sqrt(degrees) * np.tan(np.interp(probability - 0.5, 0.5 * mass / mass[-1], angle)))
 
 
 def _weighted(

@@ -306,7 +306,10 @@ def test_states_outside_are_named(kind):
         ),
         (lambda: RandomFourier((0.0, 1.0), 1.0, 4)([[1.0, 2.0, 3.0]]), "have 3 numbers each, shift has 2"),
         (lambda: RandomFourier(0.0, 1.0, 4)([[1.0, 2.0], [0.0, np.nan]]), "observation 1 is not finite in dimension 1"),
-        (lambda: from_spec({"kind": "tabular"}), "unknown feature map kind 'tabular', known kinds: one_hot, pairs, random_"),
+        (
+            lambda: from_spec({"kind": "tabular"}),
+            "unknown feature map kind 'tabular', known kinds: one_hot, pairs, random_",
+        ),
         (lambda: from_spec({}), "unknown feature map kind None"),
         (lambda: from_spec({"kind": "one_hot", "dim": 3}), "'one_hot' does not take these arguments: .*dim"),
     ],

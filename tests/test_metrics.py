@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from icrl_agent.metrics import centred_msve, geometric_mean, msve, normalized_msve
+from icrl_agent.metrics import centred_msve, geometric_mean, msve, normalized_msve, student_quantile
 
 Measure = Callable[[Any, Any, Any], float]
 
@@ -139,3 +139,14 @@ def test_geometric_mean_equals_loops() -> None:
 def test_geometric_mean_refuses(ratios: list[float]) -> None:
     with pytest.raises(ValueError, match="at least one ratio, all of them positive and finite"):
         geometric_mean(ratios)
+
+
+@pytest.mark.parametrize("degrees", [1, 2, 3, 9, 30])
+def test_quantiles_of_student_s_t(degrees):
+    """P(|T| < q) = 0.95 by integrating the density itself."""
+    quantile = student_quantile(0.975, degrees)
+    t = np.linspace(-quantile, quantile, 200_001)
+    scale = math.gamma((degrees + 1) / 2) / (math.sqrt(degrees * math.pi) * math.gamma(degrees / 2))
+    mass = np.trapezoid(scale * (1 + t**2 / degrees) ** (-(degrees + 1) / 2), t)
+    # Trapezia on a grid of 1e-4 and of 8e-6: second-order errors far below this.
+    assert mass == pytest.approx(0.95, abs=1e-6)

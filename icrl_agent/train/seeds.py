@@ -17,6 +17,7 @@ import numpy as np
 
 from icrl_agent.figures import plot_bands
 from icrl_agent.jobs import Backend, parallel_jobs
+from icrl_agent.metrics import student_quantile
 from icrl_agent.train.config import PretrainConfig
 from icrl_agent.train.loop import PretrainResult, check_resumable, pretrain, write_config
 from icrl_agent.train.run_log import write_rows
@@ -25,11 +26,6 @@ from icrl_agent.train.state import Row
 __all__ = ["SUMMARY_FILE", "pretrain_seeds", "seed_folder", "summarise"]
 
 SUMMARY_FILE = "summary.csv"
-
-#: 97.5 % quantiles of Student's t for 1, 2, ... degrees of freedom; the last holds approximately beyond.
-_T_QUANTILES = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145,
-                2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048,
-                2.045, 2.042)  # fmt: skip
 
 
 def pretrain_seeds(
@@ -106,7 +102,7 @@ def summarise(runs: Sequence[Sequence[Row]]) -> list[Row]:
             mean = float(values.mean())
             half = 0.0
             if len(values) > 1:
-                quantile = _T_QUANTILES[min(len(values) - 2, len(_T_QUANTILES) - 1)]
+                quantile = student_quantile(0.975, len(values) - 1)
                 half = quantile * float(values.std(ddof=1)) / math.sqrt(len(values))
             row |= {f"{name}_mean": mean, f"{name}_low": mean - half, f"{name}_high": mean + half}
         joined.append(row)

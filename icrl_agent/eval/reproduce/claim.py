@@ -12,7 +12,9 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-__all__ = ["LEVEL", "Check", "Claim", "Outcome", "Rule", "exactly", "mean_interval", "student_quantile"]
+from icrl_agent.metrics import student_quantile
+
+__all__ = ["LEVEL", "Check", "Claim", "Outcome", "Rule", "exactly", "mean_interval"]
 
 Rule = Literal["at most", "at least", "below", "above", "contains", "excludes"]
 
@@ -152,19 +154,5 @@ def mean_interval(samples: ArrayLike, level: float = LEVEL) -> tuple[float, tupl
 
 
 @functools.cache
-def student_quantile(probability: float, degrees: int) -> float:
-    """Quantile of Student's t, for probabilities above one half.
-
-    With t = sqrt(degrees) tan(a), the angle a has a density proportional to cos(a)^(degrees - 1).
-
-    >>> [round(student_quantile(0.995, degrees), 3) for degrees in (2, 9, 9999)]
-    [9.925, 3.25, 2.576]
-    """
-    angle = np.linspace(0.0, np.pi / 2, 200_001)
-    density = np.cos(angle) ** (degrees - 1)
-    mass = np.concatenate([[0.0], np.cumsum(density[1:] + density[:-1])])
-    return float(math.sqrt(degrees) * np.tan(np.interp(probability - 0.5, 0.5 * mass / mass[-1], angle)))
-
-
 def _finite(number: float) -> float | None:
     return float(number) if math.isfinite(number) else None

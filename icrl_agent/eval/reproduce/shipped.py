@@ -18,11 +18,11 @@ from icrl_agent.eval.compare import compare, rows_of
 from icrl_agent.eval.compare_config import CompareConfig
 from icrl_agent.eval.comparison_report import REFERENCE
 from icrl_agent.eval.methods import METHODS
-from icrl_agent.eval.reproduce.claim import LEVEL, Check, Outcome, exactly, student_quantile
+from icrl_agent.eval.reproduce.claim import LEVEL, Check, Outcome, exactly
 from icrl_agent.eval.weights_table import measure_cell
 from icrl_agent.figures import COLOURS, new_figure
 from icrl_agent.frozen import SHIPPED_WEIGHTS
-from icrl_agent.metrics import geometric_mean
+from icrl_agent.metrics import geometric_mean, student_quantile
 from icrl_agent.model import SoftmaxICTD, load_weights
 from icrl_agent.train.tasks import FeatureKind
 from icrl_agent.train.validation import Cell, draw_contexts

@@ -7,8 +7,9 @@ import json
 import numpy as np
 import pytest
 
-from icrl_agent.eval.reproduce.claim import Check, Claim, Outcome, exactly, mean_interval, student_quantile
+from icrl_agent.eval.reproduce.claim import Check, Claim, Outcome, exactly, mean_interval
 from icrl_agent.figures import new_figure
+from icrl_agent.metrics import student_quantile
 
 NAN = float("nan")
 
