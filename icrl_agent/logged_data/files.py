@@ -40,7 +40,7 @@ def transitions_from_npz(path: str | Path) -> Transitions:
         ValueError: if there is no such file, it is cut off, or an array is missing or wrong.
     """
     try:
-        with np.load(path, allow_pickle=False) as stored:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in PARTS if name in stored}
     except FileNotFoundError as error:
         raise ValueError(f"there is no file {path}") from error
