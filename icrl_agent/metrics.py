@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
@@ -77,6 +78,7 @@ def _ratio(error: float, scale: float) -> float:
     return error / scale if scale > 0 else float("nan")
 
 
+@functools.cache
 def student_quantile(probability: float, degrees: int) -> float:
     """Quantile of Student's t, for probabilities above one half.
 
