@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import subprocess
 import sys
@@ -106,12 +107,17 @@ def leaving_its_temporary(folder, content):
         os.fsync(file.fileno())
 
 
+def contents(folder):
+    """Digests by name: a difference that can be shown in a line."""
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
+
+
 def check_full_disk(save, folder, where, monkeypatch):
     """One sentence, both older files as they were, nothing else left."""
     folder.mkdir()
     for step in range(2):
         save_checkpoint(folder, {"step": step})
-    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    before = contents(folder)
     with monkeypatch.context() as patch:
         if where == "device":
             # Whatever is written there meets a full disk, however torch writes it.
@@ -120,7 +126,7 @@ def check_full_disk(save, folder, where, monkeypatch):
             patch.setattr({"torch.save": torch, "os.fsync": os}[where], where.split(".")[1], no_space)
         with pytest.raises(OSError, match="No space left on device"):
             save(folder, {"step": 2, "large": torch.zeros(200_000)})
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert contents(folder) == before
     assert load_checkpoint(folder) == {"step": 1}
 
 
