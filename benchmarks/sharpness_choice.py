@@ -5,7 +5,7 @@
 Uniformly random policy, 3000 steps, gamma 0.95, 20 seeds, theorem's weights, random unit features d 64 (other
 directions per seed), 150 layers. Error = squared error weighted by the policy's own state distribution over the
 weighted mean square of v, geometric mean over seeds. The best single sharpness is chosen with the truth, for each task;
-"auto" has none.
+"auto" has none. Seeds 0 to 19 were looked at while it was decided how "auto" chooses; the table is of 20 to 39.
 """
 
 from __future__ import annotations
@@ -42,13 +42,15 @@ def main() -> None:
     """Run and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--n-seeds", type=int, default=20)
-    n_seeds = parser.parse_args().n_seeds
+    parser.add_argument("--first-seed", type=int, default=20)
+    arguments = parser.parse_args()
+    n_seeds, seeds = arguments.n_seeds, range(arguments.first_seed, arguments.first_seed + arguments.n_seeds)
     torch.set_num_threads(1)
     table = Table(title=f"toy text, 3000 steps, gamma {GAMMA}, {n_seeds} seeds: geometric mean of the error")
     for heading in ("task", *(f"{sharpness:g}" for sharpness in SHARPNESSES), "auto", "auto / best single", "chosen"):
         table.add_column(heading, justify="left" if heading == "task" else "right")
     for env_id in ENVIRONMENTS:
-        measured = [errors_of(env_id, seed) for seed in range(n_seeds)]
+        measured = [errors_of(env_id, seed) for seed in seeds]
         errors = np.array([row for row, _ in measured])
         means = [geometric_mean(column)[0] for column in errors.T]
         best = int(np.argmin(means[:-1]))

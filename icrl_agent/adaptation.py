@@ -19,7 +19,7 @@ from icrl_agent.estimate import estimate, estimate_each
 from icrl_agent.features import FeatureMap, RandomFourier, fit_fourier
 from icrl_agent.model import SoftmaxICTD
 from icrl_agent.results import Evaluation
-from icrl_agent.selection import DEFAULT_SHARPNESS, FEWEST, LENGTHSCALE_FACTORS, SHARPNESSES, held_out_errors
+from icrl_agent.selection import DEFAULT_SHARPNESS, FEWEST, LENGTHSCALE_FACTORS, SHARPNESSES, held_out_errors, ranked
 from icrl_agent.transitions import Transitions
 from icrl_agent.truth import Task
 
@@ -44,7 +44,7 @@ def adapted_evaluation(
 ) -> Evaluation:
     """``estimate`` after the features' units, and sharpness and lengthscale where they are "auto", are chosen.
 
-    Candidates come in the order of their held-out errors; the first whose layers converge on the whole context is it.
+    Of the candidates in ``ranked`` order, the first whose layers converge on the whole context is it.
     """
     start = time.perf_counter()
     candidates = _candidates(model, auto_sharpness, transitions, feature_map, gamma, n_layers)
@@ -89,11 +89,11 @@ def adapted_evaluations(
 
 
 def adapted_model(model: SoftmaxICTD, context: Context, gamma: float, n_layers: Depth) -> SoftmaxICTD:
-    """The model with the sharpness that has the smallest held-out error on a context."""
+    """The model with the sharpness that is chosen in a context."""
     if len(context.rewards) < FEWEST:
         return _sharpened(model, DEFAULT_SHARPNESS)
-    errors = _errors(model, context, SHARPNESSES, gamma, n_layers, None)
-    return _sharpened(model, SHARPNESSES[int(np.argmin(errors))])
+    errors = _errors(model, context, SHARPNESSES, gamma, n_layers)
+    return _sharpened(model, SHARPNESSES[ranked(errors, SHARPNESSES)[0]])
 
 
 def checked_lengthscale(lengthscale: Lengthscale) -> Lengthscale:
@@ -131,10 +131,15 @@ def _candidates(
     factors = SHARPNESSES if auto_sharpness else (1.0,)
     nobody = transitions.observations[:0]
     contexts = [build_context(transitions, one, nobody) for one in maps]
-    judge = contexts[len(maps) // 2].features
-    errors = np.array([_errors(model, context, factors, gamma, n_layers, judge) for context in contexts])
-    ranked = [divmod(int(k), len(factors)) for k in np.argsort(errors, axis=None, kind="stable")]
-    return [(sharpnesses[column], maps[row]) for row, column in ranked]
+    errors = np.concatenate([_errors(model, context, factors, gamma, n_layers) for context in contexts])
+    # A kernel of half the lengthscale is four times as sharp.
+    sharp = [factor / _lengthscale(one) ** 2 for one in maps for factor in factors]
+    order = [divmod(int(k), len(factors)) for k in ranked(errors, sharp)]
+    return [(sharpnesses[column], maps[row]) for row, column in order]
+
+
+def _lengthscale(feature_map: FeatureMap) -> float:
+    return float(feature_map.lengthscale) if isinstance(feature_map, RandomFourier) else 1.0
 
 
 def _fitted_maps(feature_map: FeatureMap, transitions: Transitions) -> list[FeatureMap]:
@@ -154,11 +159,10 @@ def _errors(
     sharpnesses: tuple[float, ...],
     gamma: float,
     n_layers: Depth,
-    judge: FloatArray | None,
 ) -> FloatArray:
     attention = model.attention_block(0).double().cpu().numpy()
     layer_gamma, step_size, scale = effective_step(model, gamma)
-    return held_out_errors(context, attention, sharpnesses, layer_gamma, step_size, scale, n_layers, judge)
+    return held_out_errors(context, attention, sharpnesses, layer_gamma, step_size, scale, n_layers)
 
 
 def _sharpened(model: SoftmaxICTD, sharpness: float) -> SoftmaxICTD:

@@ -1,20 +1,27 @@
-"""Sharpness and lengthscale without tuning: chosen inside the context, by held-out TD error; no gradient, no truth.
+"""Sharpness and lengthscale without tuning: chosen inside the context, by held-out returns; no gradient, no truth.
 
-The context's transitions are split in two halves. The layers, run on one half, give values v_theta for each
-candidate theta; the TD errors of the other half, delta_i = R_i + gamma v_theta(S'_i) - v_theta(S_i), judge it, and vice
-versa. The mean of delta_i^2 would contain the variance of the target, which grows with the steepness of v_theta, and so
-would favour what is too smooth (double sampling). Two different held-out transitions have independent noise, so
+The context is cut into blocks of successive transitions (``successive_blocks``), which are dealt to two halves A and B.
+The layers, run on A, give values v_A for each candidate theta. Transition t of a block of B has the return
 
-    U(theta) = sum_{i != j} delta_i k(S_i, S_j) delta_j,       k = <x, x'>^4
+    G_t = R_{t+1} + gamma c_{t+1} G_{t+1},        after the block's last transition G = v_A of the state entered
 
-estimates the squared Bellman error, smoothed by the kernel k, without that bias; where states do not resemble each
-other it compares transitions from the same state only. Source: the kernel loss of Feng, Li and Liu (2019), "A Kernel
-Loss for Solving the Bellman Equation"; choosing an attention kernel by it is ours. Candidates whose layers diverge on
-half of the context are out.
+whose noise A knows nothing of, so that the mean over B of (G_t - v_A(S_t))^2 is the squared error of v_A plus a variance
+that hardly depends on theta; the share gamma^k of v_A in a target k transitions before the end is what does depend. The
+squared TD error, where the share is gamma everywhere, would favour what is too smooth (double sampling, Baird 1995). A
+and B exchange roles. With all n transitions instead of the half's m the variance of the values is m / n of that, and half
+the mean squared difference of v_A and v_B estimates it, so candidates are ranked by
+
+    U(theta) = mean (G_t - v(S_t))^2 - (1 - m / n) mean (v_A - v_B)^2 / 2
+
+Of the candidates whose U is above the smallest by no more than one standard error of the difference, over blocks, the
+sharpest is chosen: what a blunt kernel smears no amount of data mends. That is the one-standard-error rule of Breiman et
+al. (1984); holding out returns is the classical way to judge value functions; the pairing and the extrapolation are
+ours. Candidates whose layers diverge on a half are out.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,8 +30,19 @@ from numpy.typing import NDArray
 
 from icrl_agent.context import Context
 from icrl_agent.depth import FIXED_POINT, Depth
+from icrl_agent.trails import successive_blocks
 
-__all__ = ["DEFAULT_SHARPNESS", "FEWEST", "LENGTHSCALE_FACTORS", "SHARPNESSES", "held_out_errors", "held_out_values"]
+__all__ = [
+    "DEFAULT_SHARPNESS",
+    "FEWEST",
+    "LENGTHSCALE_FACTORS",
+    "SHARPNESSES",
+    "block_returns",
+    "held_out_errors",
+    "held_out_halves",
+    "held_out_values",
+    "ranked",
+]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
@@ -36,9 +54,9 @@ LENGTHSCALE_FACTORS = (0.5, 1.0, 2.0)
 #: Contexts of fewer transitions say too little: they get this sharpness, and the median lengthscale.
 FEWEST, DEFAULT_SHARPNESS = 64, 8.0
 #: Transitions per half times distinct states: what the choice may cost.
-LARGEST_MATRIX = 750 * 3000
-#: Power of the inner product that is the judge's kernel; of features of one lengthscale it has half of it.
-JUDGE_POWER = 4
+LARGEST_MATRIX = 1500 * 3000
+#: Share of v_A in the target of a full block's first transition.
+LAST_SHARE = 0.1
 
 
 def held_out_errors(
@@ -49,9 +67,8 @@ def held_out_errors(
     step_size: float,
     reward_scale: float,
     n_layers: Depth,
-    judge: FloatArray | None = None,
 ) -> FloatArray:
-    """U for every candidate sharpness, (len(sharpnesses),); inf where the layers diverge.
+    """U by block, (len(sharpnesses), blocks): the sum over blocks is U, reward units squared; inf where layers diverge.
 
     Args:
         context: the transitions, at least 2, merged by state; their order does not matter.
@@ -59,25 +76,80 @@ def held_out_errors(
         sharpnesses: the candidates.
         gamma, step_size, reward_scale: of a layer, see ``effective_step``.
         n_layers: depth.
-        judge: features (S, d') of the kernel k; None = the context's own. One for all that are compared.
     """
-    judges = (context.features if judge is None else judge).astype(np.float32)
-    errors = np.zeros(len(sharpnesses))
-    halves = _halves(context)
-    for train, test in (halves, halves[::-1]):
-        asked = np.concatenate([context.source_state[test], context.next_state[test]])
-        similar = judges[context.source_state[test]]
-        kernel = (similar @ similar.T) ** JUDGE_POWER
-        np.fill_diagonal(kernel, 0.0)
+    halves = held_out_halves(context, gamma)
+    inside, outside, squares = [], [], []
+    for half, held_out in (halves, halves[::-1]):
+        train, test = np.concatenate(half), np.concatenate(held_out)
+        last = np.array([block[-1] for block in held_out])
+        states = context.source_state[train], context.source_state[test], context.next_state[last]
         values = held_out_values(
-            context, train, asked, attention, sharpnesses, gamma, step_size, reward_scale, n_layers
+            context, train, np.concatenate(states), attention, sharpnesses, gamma, step_size, reward_scale, n_layers
         )
-        v_tm1, v_t = values[:, : len(test)], values[:, len(test) :]
-        deltas = reward_scale * context.rewards[test] + gamma * context.continues[test] * v_t - v_tm1
-        converged = np.isfinite(values).all(axis=1)
-        errors[~converged] = np.inf
-        errors[converged] += np.einsum("ci,ij,cj->c", deltas[converged], kernel, deltas[converged], optimize=True)
-    return errors
+        v_train, v_test, v_end = np.split(values, np.cumsum([len(part) for part in states])[:-1], axis=1)
+        squares.append((block_returns(context, held_out, v_end, gamma, reward_scale) - v_test) ** 2)
+        inside.append(v_train)
+        outside.append(v_test)
+    sizes = [len(block) for half in reversed(halves) for block in half]
+    left_out = 1 - sum(sizes) / 2 / len(context.rewards)
+    # What is held out first is trained on second.
+    differences = np.concatenate([outside[0] - inside[1], outside[1] - inside[0]], axis=1)
+    by_transition = np.concatenate(squares, axis=1) - left_out * differences**2 / 2
+    by_block = np.add.reduceat(by_transition, np.cumsum([0, *sizes[:-1]]), axis=1) / sum(sizes)
+    return np.where(np.isfinite(by_block).all(axis=1, keepdims=True), by_block, np.inf)
+
+
+def ranked(errors: FloatArray, sharpnesses: Sequence[float]) -> IntArray:
+    """Order of candidates by the one-standard-error rule: those as good as the best, sharpest first; then by U.
+
+    Args:
+        errors: U by block, (C, blocks).
+        sharpnesses: of the candidates, (C,).
+
+    >>> ranked(np.array([[1.0, 1.2], [1.1, 0.9], [1.3, 0.8], [4.0, 5.0]]), [1.0, 2.0, 3.0, 4.0]).tolist()
+    [2, 1, 0, 3]
+    """
+    U = errors.sum(axis=1)
+    best = int(np.argmin(U))
+    with np.errstate(invalid="ignore"):
+        differences = errors - errors[best]
+        n_blocks = errors.shape[1]
+        stderr = differences.std(axis=1, ddof=1) * math.sqrt(n_blocks) if n_blocks > 1 else np.zeros(len(U))
+        as_good = differences.sum(axis=1) <= stderr
+    as_good[best] = True
+    return np.lexsort((np.where(as_good, -np.asarray(sharpnesses), U), ~as_good))
+
+
+def block_returns(
+    context: Context, blocks: Sequence[IntArray], v_end: FloatArray, gamma: float, reward_scale: float
+) -> FloatArray:
+    """G of every transition of the blocks in their order, (C, m), from values (C, len(blocks)) of where they end."""
+    returns = np.empty((len(v_end), sum(map(len, blocks))))
+    at = returns.shape[1]
+    for block, G in zip(reversed(blocks), v_end.T[::-1], strict=True):
+        for t in block[::-1]:
+            at -= 1
+            G = reward_scale * context.rewards[t] + gamma * context.continues[t] * G
+            returns[:, at] = G
+    return returns
+
+
+def held_out_halves(context: Context, gamma: float) -> tuple[list[IntArray], list[IntArray]]:
+    """Two disjoint random sets of blocks, the same whatever order the transitions are in."""
+    n = len(context.rewards)
+    horizon = n if gamma >= 1 else 1 if gamma <= 0 else math.ceil(math.log(LAST_SHARE) / math.log(gamma))
+    # At least two blocks.
+    blocks = successive_blocks(context, max(1, min(horizon, n // 2)))
+    dealt = np.random.default_rng(1).permutation(len(blocks))
+    most = max(FEWEST // 2, LARGEST_MATRIX // len(context.features))
+    halves: tuple[list[IntArray], list[IntArray]] = [], []
+    sizes = [0, 0]
+    for k in dealt:
+        smaller = int(sizes[1] < sizes[0])
+        if sizes[smaller] < most:
+            halves[smaller].append(blocks[k])
+            sizes[smaller] += len(blocks[k])
+    return halves
 
 
 def held_out_values(
@@ -145,13 +217,7 @@ def _softmax(scores: NDArray[np.float32], counts: NDArray[np.float32]) -> NDArra
 def _mean_by_source(
     rows: NDArray[np.float32], order: IntArray, starts: IntArray, counts: NDArray[np.float32]
 ) -> NDArray[np.float32]:
+    if len(starts) == len(rows):
+        return rows[order]
     return np.asarray(np.add.reduceat(rows[order], starts, axis=0) / counts[:, None])
 
-
-def _halves(context: Context) -> tuple[IntArray, IntArray]:
-    """Two disjoint random sets of transitions, the same whatever order the transitions are in."""
-    order = np.lexsort((context.continues, context.rewards, context.next_state, context.source_state))
-    n = len(order)
-    size = min(n // 2, max(FEWEST // 2, LARGEST_MATRIX // len(context.features)))
-    shuffled = order[np.random.default_rng(0).permutation(n)]
-    return shuffled[:size], shuffled[size : 2 * size]

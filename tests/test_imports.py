@@ -31,6 +31,7 @@ LEVELS = [
         "value_figures",
         "estimate",
         "jobs",
+        "trails",
         "selection",
         "adaptation",
         "uncertainty",

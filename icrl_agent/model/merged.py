@@ -25,6 +25,9 @@ from icrl_agent.model.transformer import SoftmaxICTD
 
 __all__ = ["MergedContext", "affine_layer", "iterate_affine", "merge_transitions", "merged_kernel", "merged_values"]
 
+#: Rows of T that are made at once where C is sparse.
+ROWS = 256
+
 
 class MergedContext(NamedTuple):
     """A batch of contexts summed by state. ``...`` are batch axes; states that no transition leaves may pad S.
@@ -100,8 +103,11 @@ def affine_layer(context: MergedContext, attention: Tensor, entries: Tensor, gam
     if context.successors.is_sparse and not torch.is_grad_enabled():
         # As below, in place: each matrix of a long context is a good part of the memory.
         b = w_reward * (exponentials @ context.reward_sum[..., None] / normaliser)[..., 0]
-        T = torch.sparse.mm(context.successors.t(), exponentials[0].t()).t()[None]
-        T.mul_(target).add_(exponentials.mul_(w_current * context.counts[..., None, :])).div_(normaliser)
+        predecessors = context.successors.t().coalesce()
+        for rows in torch.split(exponentials[0], ROWS):
+            successor = torch.sparse.mm(predecessors, rows.t()).t()
+            rows.mul_(w_current * context.counts[0]).add_(target[0] * successor)
+        T = exponentials.div_(normaliser)
         T.diagonal(dim1=-2, dim2=-1).add_(1.0)
         return T, b
     if context.successors.is_sparse:

@@ -109,16 +109,23 @@ def test_global_generators_are_restored_and_seeds_repeat():
     np.testing.assert_array_equal(first[0].values, second[0].values)
 
 
+# Rates fall as 1 / step. DQN averages over its replay buffer at every step, the others see each transition once (PPO
+# four times), so that their noise lasts longer.
+LONG_ENOUGH = {"td0": 40_000, "dqn": 10_000, "a2c": 40_000, "ppo": 40_000}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("limit", [None, 5, 200])
-@pytest.mark.parametrize("kind", ["td0", "dqn", "a2c", "ppo"])
+@pytest.mark.parametrize("kind", LONG_ENOUGH)
 def test_trained_long_enough_every_baseline_is_right(kind, limit):
-    """10,000 steps, one-hot linear: within 0.02 of the truth on every one of 5 tasks, whatever the time limit."""
+    """One-hot linear: within 0.02 of the truth on every one of 5 tasks, whatever the time limit."""
+    n_steps = LONG_ENOUGH[kind]
     for task_seed in range(501, 506):
         env = chain(task_seed, max_episode_steps=limit)
         mrp = env.unwrapped.mdp.policy_mrp()
-        (record,) = SB3Baseline(kind).fit(env, 10_000, GAMMA, task_seed, record_at=[10_000])
+        (record,) = SB3Baseline(kind).fit(env, n_steps, GAMMA, task_seed, record_at=[n_steps])
         error = normalized_msve(record.values, state_values(mrp, GAMMA), stationary_distribution(mrp))
+        print(f"{kind}, time limit {limit}, task {task_seed}, {n_steps} steps: {error:.4f}")
         assert error < 0.02
 
 
