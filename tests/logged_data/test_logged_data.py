@@ -278,8 +278,8 @@ def test_a_minari_dataset_that_is_not_there(monkeypatch):
 
 @pytest.mark.filterwarnings("ignore:::minari")
 def test_a_real_minari_dataset(agent, tmp_path, monkeypatch):
-    minari = pytest.importorskip("minari", reason="Minari is an optional extra")
-    pytest.importorskip("h5py", reason="Minari's storage is an optional extra")
+    import minari
+
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
     recorded = agent.evaluate(gym.make("CartPole-v1", max_episode_steps=20), n_steps=200, gamma=GAMMA, seed=0)
     episodes = as_minari(recorded.transitions, None).iterate_episodes()
