@@ -20,7 +20,15 @@ from ratios import Ratio, arguments
 
 HERE = Path(__file__).parent
 TABLE = HERE.parent / "docs" / "benchmarks.md"
-SCRIPTS = ("streaming_speed", "dense_engine", "long_context", "many_environments", "against_a2c")
+SCRIPTS = (
+    "streaming_speed",
+    "dense_engine",
+    "long_context",
+    "many_environments",
+    "vector_contexts",
+    "control_speed",
+    "against_a2c",
+)
 #: A ratio this many times worse than the committed one is flagged.
 WORSE = 1.3
 
