@@ -1,21 +1,21 @@
 """Sharpness and lengthscale without tuning: chosen inside the context, by held-out returns; no gradient, no truth.
 
-The context is cut into blocks of successive transitions (``successive_blocks``), which are dealt to two halves A and B.
-The layers, run on A, give values v_A for each candidate theta. Transition t of a block of B has the return
+The context is cut into blocks of successive transitions (``successive_blocks``), which are dealt to two halves A and
+B. The layers, run on A, give values v_A for each candidate theta. Transition t of a block of B has the return
 
     G_t = R_{t+1} + gamma c_{t+1} G_{t+1},        after the block's last transition G = v_A of the state entered
 
-whose noise A knows nothing of, so that the mean over B of (G_t - v_A(S_t))^2 is the squared error of v_A plus a variance
-that hardly depends on theta; the share gamma^k of v_A in a target k transitions before the end is what does depend. The
-squared TD error, where the share is gamma everywhere, would favour what is too smooth (double sampling, Baird 1995). A
-and B exchange roles. With all n transitions instead of the half's m the variance of the values is m / n of that, and half
-the mean squared difference of v_A and v_B estimates it, so candidates are ranked by
+whose noise A knows nothing of, so that the mean over B of (G_t - v_A(S_t))^2 is the squared error of v_A plus a
+variance that hardly depends on theta; the share gamma^k of v_A in a target k transitions before the end is what does
+depend. The squared TD error, where the share is gamma everywhere, would favour what is too smooth (double sampling,
+Baird 1995). A and B exchange roles. With all n transitions instead of the half's m the variance of the values is m / n
+of that, and half the mean squared difference of v_A and v_B estimates it, so candidates are judged by
 
     U(theta) = mean (G_t - v(S_t))^2 - (1 - m / n) mean (v_A - v_B)^2 / 2
 
 Of the candidates whose U is above the smallest by no more than one standard error of the difference, over blocks, the
-sharpest is chosen: what a blunt kernel smears no amount of data mends. That is the one-standard-error rule of Breiman et
-al. (1984); holding out returns is the classical way to judge value functions; the pairing and the extrapolation are
+sharpest is chosen: what a blunt kernel smears no amount of data mends. That is the one-standard-error rule of Breiman
+et al. (1984); holding out returns is the classical way to judge value functions; the pairing and the extrapolation are
 ours. Candidates whose layers diverge on a half are out.
 """
 
@@ -220,4 +220,3 @@ def _mean_by_source(
     if len(starts) == len(rows):
         return rows[order]
     return np.asarray(np.add.reduceat(rows[order], starts, axis=0) / counts[:, None])
-

@@ -83,6 +83,8 @@ def linear_td(
     """
     t = _transitions(states, rewards, gamma, n_states, continues, source_mask)
     X = _features(features, n_states)
+    if not callable(step_size):
+        _check_step(step_size)
     step = step_size if callable(step_size) else lambda _k: step_size
     w = np.zeros(X.shape[1])
     for k in range(len(t.state)):
@@ -112,6 +114,7 @@ def batch_td(
     """
     if n_iterations < 0:
         raise ValueError(f"n_iterations must be at least 0, got {n_iterations}")
+    _check_step(step_size)
     t = _transitions(states, rewards, gamma, n_states, continues, source_mask)
     visits = np.maximum(np.bincount(t.state, minlength=n_states), 1)
     v = np.zeros(n_states)
@@ -232,6 +235,11 @@ def monte_carlo(
         following, following_column = returns[k], t.column[k]
     visits = np.maximum(np.bincount(t.state, minlength=n_states), 1)
     return np.asarray(np.bincount(t.state, returns, n_states) / visits)
+
+
+def _check_step(step_size: float) -> None:
+    if not np.isfinite(step_size):
+        raise ValueError(f"step_size must be a finite number, got {step_size}")
 
 
 def _transitions(

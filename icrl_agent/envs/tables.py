@@ -197,6 +197,7 @@ class TabularMDP:
         terminal = np.zeros(n_states, bool)
         for state, by_action in raw.P.items():
             for action, outcomes in by_action.items():
+                _check_outcomes(state, action, outcomes)
                 for probability, next_state, outcome_reward, terminated in outcomes:
                     transition[state, action, next_state] += probability
                     reward[state, action] += probability * outcome_reward
@@ -241,3 +242,13 @@ def _distributions(table: FloatArray, name: str) -> FloatArray:
             f" with sum {float(sums[where]):.6g}"
         )
     return np.asarray(table / sums[..., None])
+
+
+def _check_outcomes(state: Any, action: Any, outcomes: Any) -> None:
+    good = isinstance(outcomes, list | tuple) and all(
+        isinstance(outcome, list | tuple) and len(outcome) == 4 for outcome in outcomes
+    )
+    if not good:
+        raise ValueError(
+            f"P[{state}][{action}] must be a list of (probability, next state, reward, terminated), got {outcomes!r}"
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import gymnasium as gym
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from icrl_agent.envs.tables import TabularMDP
 from icrl_agent.envs.tasks import check_task_seed
 
-__all__ = ["TASK_SEED", "TabularEnv", "check_reward_noise", "cumulative", "draw_task_seed"]
+__all__ = ["TASK_SEED", "TabularEnv", "check_options", "check_reward_noise", "cumulative", "draw_task_seed"]
 
 #: Key of ``reset``'s options, and of the info it returns, that says which task is played.
 TASK_SEED = "task_seed"
@@ -72,6 +73,7 @@ class TabularEnv(gym.Env[int, int]):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
         """Start an episode. ``seed`` picks the trajectory, ``options={"task_seed": k}`` another task."""
+        check_options(options)
         super().reset(seed=seed)
         if options and TASK_SEED in options:
             self.set_task(options[TASK_SEED])
@@ -142,6 +144,16 @@ def cumulative(probabilities: NDArray[np.float64]) -> NDArray[np.float64]:
 def draw_task_seed() -> int:
     """Draw a task seed from the operating system's entropy; no random generator is touched."""
     return int(np.random.SeedSequence().generate_state(1)[0])
+
+
+def check_options(options: Any) -> None:
+    """Check what ``reset`` is given.
+
+    Raises:
+        TypeError: for anything but a mapping or None.
+    """
+    if options is not None and not isinstance(options, Mapping):
+        raise TypeError(f"options must be a dict or None, got {options!r}")
 
 
 def check_reward_noise(reward_noise: float) -> float:

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from icrl_agent.envs.boyan import BoyanChainClassicEnv, BoyanChainEnv
 from icrl_agent.envs.decision import RandomMDPEnv, TabularMDPEnv
 from icrl_agent.envs.tables import TabularMDP
-from icrl_agent.envs.tabular_env import TASK_SEED, TabularEnv, cumulative
+from icrl_agent.envs.tabular_env import TASK_SEED, TabularEnv, check_options, cumulative
 
 __all__ = ["TabularVectorEnv"]
 
@@ -108,6 +108,7 @@ class TabularVectorEnv(VectorEnv[IntArray, Any, NDArray[Any]]):
             if any(isinstance(s, bool) or not isinstance(s, int | np.integer) or s < 0 for s in seed):
                 raise ValueError(f"a list of seeds holds non-negative integers, got {seed}")
             seed = int(np.random.SeedSequence(list(seed)).generate_state(1)[0])
+        check_options(options)
         super().reset(seed=seed)
         options = options or {}
         mask = options.get("reset_mask")

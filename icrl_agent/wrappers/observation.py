@@ -15,7 +15,7 @@ from icrl_agent.envs.tabular_env import TASK_SEED
 from icrl_agent.features import FeatureMap, feature_map_for, from_spec
 from icrl_agent.prompt import MEMORY_ROWS, PromptBuffer
 
-__all__ = ["FeatureObservation", "HistoryWrapper", "as_feature_map", "feature_space", "prompt_space"]
+__all__ = ["FeatureObservation", "HistoryWrapper", "as_feature_map", "check_flag", "feature_space", "prompt_space"]
 
 #: Length of the default feature vectors.
 DEFAULT_FEATURE_DIM = 32
@@ -79,6 +79,9 @@ class HistoryWrapper(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructo
         feature_map: FeatureMap | Mapping[str, Any] | None = None,
         keep_across_episodes: bool = True,
     ) -> None:
+        if isinstance(env, gym.vector.VectorEnv):
+            raise TypeError("a vector environment needs icrl_agent.wrappers.vector.HistoryWrapper")
+        check_flag("keep_across_episodes", keep_across_episodes)
         chosen = as_feature_map(feature_map, env.observation_space)
         gym.utils.RecordConstructorArgs.__init__(
             self,
@@ -152,3 +155,9 @@ def prompt_space(feature_dim: int, context_length: int) -> spaces.Dict:
             "continues": spaces.Box(0.0, 1.0, (n_columns,), np.float32),
         }
     )
+
+
+def check_flag(name: str, value: bool) -> None:
+    """Raise TypeError unless the value is True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} must be True or False, got {value!r}")

@@ -61,6 +61,8 @@ class BoundPolicy:
         self._probabilities: FloatArray | None = None
         if policy is None:
             pass
+        elif isinstance(policy, type):
+            raise TypeError(f"a policy is a model, not its class: got the class {policy.__name__}")
         elif hasattr(policy, "predict"):
             self._model = policy
         elif callable(policy):
@@ -218,7 +220,7 @@ def check_only_action(actions: ArrayLike) -> None:
 
 
 def _table(policy: Any, observation_space: spaces.Space[Any], action_space: spaces.Space[Any]) -> FloatArray:
-    if isinstance(policy, str | bytes) or np.ndim(policy) == 0:
+    if isinstance(policy, str | bytes) or np.ndim(np.asarray(policy, object)) == 0:
         raise TypeError(
             "a policy is None, a table (n_states, n_actions), a function of an observation, or a model with predict;"
             f" got {policy!r}"

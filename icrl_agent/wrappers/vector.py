@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from icrl_agent.envs.tabular_env import TASK_SEED
 from icrl_agent.features import FeatureMap
 from icrl_agent.prompt import VectorPromptBuffer
-from icrl_agent.wrappers.observation import as_feature_map, feature_space, prompt_space
+from icrl_agent.wrappers.observation import as_feature_map, check_flag, feature_space, prompt_space
 from icrl_agent.wrappers.policy import BoundPolicy, PolicyLike, check_only_action
 
 __all__ = ["FeatureObservation", "HistoryWrapper", "PolicyWrapper", "autoreset_mode", "final_observations"]
@@ -122,6 +122,7 @@ class HistoryWrapper(VectorWrapper[Any, Any, Any, Any, Any]):
     ) -> None:
         super().__init__(env)
         self._mode = autoreset_mode(env)
+        check_flag("keep_across_episodes", keep_across_episodes)
         self.feature_map = as_feature_map(feature_map, env.single_observation_space)
         self.keep_across_episodes = keep_across_episodes
         self._buffer = VectorPromptBuffer(self.num_envs, context_length, self.feature_map.dim)

@@ -55,3 +55,10 @@ def test_integer_and_mask_dtypes_do_not_matter(estimate, dtype):
         estimate(np.array(states, dtype), np.array(rewards, np.float32), 0.9, 3, **typed),
         estimate(states, rewards, 0.9, 3, **masks),
     )
+
+
+@pytest.mark.parametrize("estimate", [tabular_td, linear_td, batch_td])
+@pytest.mark.parametrize("step_size", [float("nan"), float("inf")])
+def test_step_sizes_are_finite(estimate, step_size):
+    with pytest.raises(ValueError, match=f"step_size must be a finite number, got {step_size}"):
+        estimate([0, 1], [1.0], 0.9, 3, step_size=step_size)

@@ -85,6 +85,12 @@ def test_wrong_task_seeds_are_refused(seeded_case: Any, wrong: Any) -> None:
             seeded_case.make(task_seed=wrong)
 
 
+def test_options_are_a_dict() -> None:
+    for env in (gym.make("BoyanChain-v0"), gym.make_vec("BoyanChain-v0", num_envs=2)):
+        with pytest.raises(TypeError, match="options must be a dict or None, got 'x'"):
+            env.unwrapped.reset(options="x")
+
+
 def test_fixed_tables_take_no_task_seed(fixed_case: Any) -> None:
     env = fixed_case.make()
     assert env.unwrapped.task_seed is None

@@ -108,3 +108,13 @@ def test_spaces_that_do_not_start_at_0_are_refused(state_start: int, action_star
 def test_environments_without_tables_are_refused(env_id: str) -> None:
     with pytest.raises(ValueError, match="no toy-text tables"):
         TabularMDP.from_gymnasium(gym.make(env_id))
+
+
+@pytest.mark.parametrize("wrong", ["x", [(1.0, 1, 0.0)], [1.0]])
+def test_rows_that_are_no_outcomes_are_named(wrong: Any) -> None:
+    env = gym.make("FrozenLake-v1")
+    env.unwrapped.P[3][2] = wrong
+    with pytest.raises(
+        ValueError, match=r"P\[3\]\[2\] must be a list of \(probability, next state, reward, terminated\)"
+    ):
+        TabularMDP.from_gymnasium(env)

@@ -6,6 +6,7 @@ import pytest
 
 from icrl_agent.features import OneHot, RandomFourier, RandomUnit
 from icrl_agent.wrappers import HistoryWrapper
+from icrl_agent.wrappers import vector as vector_wrappers
 
 PADDING = (None, 0.0, 0, 1.0)
 STEPS = [(0, 10.0, 1, 1.0), (1, 20.0, 1, 1.0), (2, 30.0, 1, 0.0)]
@@ -219,6 +220,15 @@ def test_returned_arrays_are_copies(make_chain):
 def test_bad_context_length(value):
     with pytest.raises(ValueError, match=f"context_length must be an integer of at least 1, got {value!r}"):
         HistoryWrapper(gym.make("BoyanChain-v0"), context_length=value)
+
+
+def test_flags_and_vector_environments():
+    for make in (HistoryWrapper, vector_wrappers.HistoryWrapper):
+        env = gym.make("BoyanChain-v0") if make is HistoryWrapper else gym.make_vec("BoyanChain-v0", num_envs=2)
+        with pytest.raises(TypeError, match="keep_across_episodes must be True or False, got 'no'"):
+            make(env, keep_across_episodes="no")
+    with pytest.raises(TypeError, match=r"a vector environment needs icrl_agent\.wrappers\.vector\.HistoryWrapper"):
+        HistoryWrapper(gym.make_vec("BoyanChain-v0", num_envs=2))
 
 
 class BadReward(gym.RewardWrapper):

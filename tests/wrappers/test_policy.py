@@ -269,6 +269,8 @@ def cart_pole():
         ([["a"] * 4] * 3, ValueError, r"a policy table holds numbers of shape \(3, 4\)"),
         ("random", TypeError, "a policy is None, a table .* got 'random'"),
         (3, TypeError, "a policy is None, a table .* got 3"),
+        ([[0.5, 0.5], [1.0]], ValueError, r"a policy table holds numbers of shape \(3, 4\)"),
+        (Spy, TypeError, "a policy is a model, not its class: got the class Spy"),
     ],
 )
 def test_policies_that_do_not_fit(kind, policy, error, message):
