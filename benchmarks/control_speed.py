@@ -27,7 +27,7 @@ def main() -> None:
         env = gym.make("RandomMDP-v0", task_seed=task_seed)
         times.append(seconds(lambda env=env: agent.control(env, options.steps, gamma=0.9, seed=0)))
     detail = f"10 states, 4 actions, the whole loop; the slowest task {max(times):.2f} s"
-    ratios = [Ratio(f"{options.steps} steps of control, seconds", float(np.median(times)), 2.0, True, detail)]
+    ratios = [Ratio(f"{options.steps} steps of control, seconds", float(np.median(times)), 2.0, True, detail, True)]
     report(ratios, options.json)
 
 

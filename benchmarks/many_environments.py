@@ -48,7 +48,8 @@ def main() -> None:
         batch, one = seconds(run_vector), seconds(run_single)
         window = "no window" if length is None else f"window {length}"
         ratios += [
-            Ratio(f"{E} environments x {n} steps, {window}, seconds", batch, 10.0, True, "stream and values alone"),
+            Ratio(f"{E} environments x {n} steps, {window}, seconds", batch, 10.0, True,
+                  "stream and values alone", absolute=True),
             Ratio(f"{E} single streams over one vector stream, {window}", E * one / batch, 5.0, False,
                   f"{E * one:.1f} and {batch:.1f} s"),
         ]  # fmt: skip

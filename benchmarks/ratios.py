@@ -25,6 +25,8 @@ class Ratio(NamedTuple):
     """Whether the bound is the largest value allowed, else the smallest."""
     detail: str
     """What was measured, with units."""
+    absolute: bool = False
+    """Seconds of this machine and hour: held against its bound, not against what was measured before."""
 
     @property
     def holds(self) -> bool:

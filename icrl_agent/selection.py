@@ -168,22 +168,24 @@ def held_out_values(
     With u_l(s) the sum of the mean TD errors of source s over the layers below l, v_l = K u_l, and a layer is
     u <- u + step_size (r_hat + (gamma P_hat K - K) u) on the sources alone. Computed in single precision.
     """
-    x = context.features
     sources, source = np.unique(context.source_state[train], return_inverse=True)
+    train = train[np.argsort(source, kind="stable")]
+    counts = np.bincount(source)
+    starts = np.cumsum(counts) - counts
     states, at = np.unique(np.concatenate([sources, context.next_state[train], asked]), return_inverse=True)
     at_sources, at_next, at_asked = np.split(at, [len(sources), len(sources) + len(train)])
     # score(query, source) = x(source)' A x(query)
-    scores = (x[states].astype(np.float32)) @ (x[sources] @ attention).T.astype(np.float32)
-    order = np.argsort(source, kind="stable")
-    counts = np.bincount(source)
-    starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
-    by_source = order, starts, counts.astype(np.float32)
-    weights = (gamma * context.continues[train]).astype(np.float32)
-    reward = _mean_by_source((reward_scale * context.rewards[train]).astype(np.float32)[:, None], *by_source)[:, 0]
+    x = context.features.astype(np.float32)
+    scores = x[states] @ (x[sources] @ attention.astype(np.float32)).T
+    reward = _mean_by_source((reward_scale * context.rewards[train]).astype(np.float32)[:, None], starts)[:, 0]
+    discounts = (gamma * context.continues[train]).astype(np.float32)[:, None]
     values = np.full((len(sharpnesses), len(asked)), np.nan)
     for row, sharpness in enumerate(sharpnesses):
-        K = _softmax(np.float32(sharpness) * scores, by_source[2])
-        backup = _mean_by_source(weights[:, None] * K[at_next], *by_source) - K[at_sources]
+        K = _softmax(np.float32(sharpness) * scores, counts.astype(np.float32))
+        target = K[at_next]
+        target *= discounts
+        backup = _mean_by_source(target, starts)
+        backup -= K[at_sources]
         u, change = _iterated(backup, reward, step_size, n_layers)
         # Where the layers converge, the last changes values less than the first, which brings mean rewards.
         if np.isfinite(change).all() and np.abs(K @ change).max() <= np.abs(reward).max():
@@ -214,9 +216,9 @@ def _softmax(scores: NDArray[np.float32], counts: NDArray[np.float32]) -> NDArra
     return scores
 
 
-def _mean_by_source(
-    rows: NDArray[np.float32], order: IntArray, starts: IntArray, counts: NDArray[np.float32]
-) -> NDArray[np.float32]:
+def _mean_by_source(rows: NDArray[np.float32], starts: IntArray) -> NDArray[np.float32]:
+    """Means over the transitions of each source, which begin at ``starts``; the rows themselves if each has one."""
     if len(starts) == len(rows):
-        return rows[order]
-    return np.asarray(np.add.reduceat(rows[order], starts, axis=0) / counts[:, None])
+        return rows
+    counts = np.diff(starts, append=len(rows)).astype(np.float32)
+    return np.asarray(np.add.reduceat(rows, starts, axis=0) / counts[:, None])
