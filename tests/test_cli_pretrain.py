@@ -12,6 +12,8 @@ import sys
 import time
 import warnings
 
+import gymnasium as gym
+import numpy as np
 import pytest
 import torch
 
@@ -61,6 +63,17 @@ def test_flags_change_the_preset_field_by_field(tmp_path, capsys):
         assert re.findall(r"-?\d+\.\d{3}", line) == [f"{float(row[name]):.3f}" for row in (rows[0], rows[-1])]
     assert f"icrl tensorboard {folder}" in captured.out
     assert "Traceback" not in captured.err
+
+
+def test_preset_for_control(tmp_path, capsys):
+    folder = tmp_path / "run"
+    assert main(command(folder, "--n-actions", 2, 3, preset="control", validate_every="6")) == 0
+    config = PretrainConfig.from_dict(json.loads((folder / "config.json").read_text()))
+    assert (config.families, config.n_actions, config.features) == (("pairs",), (2, 3), "random_unit")
+    assert "error ratio at 5 steps" in capsys.readouterr().out
+    env = gym.make("icrl_agent:RandomMDP-v0", n_states=4, n_actions=2, task_seed=0)
+    result = ICRLAgent.load(folder).control(env, n_steps=20, seed=0)
+    assert np.isfinite(result.q_values).all()
 
 
 def test_several_seeds(tmp_path, capsys):

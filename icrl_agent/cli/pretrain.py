@@ -49,7 +49,7 @@ class Pretrain:
     """Pretrain a transformer on random tasks, watched by TensorBoard; resumable, bit for bit reproducible."""
 
     preset: str
-    """Which run: "paper", "paper-small" or "universal"."""
+    """Which run: "paper", "paper-small", "universal", "order" or "control"."""
     run_dir: Path
     """New folder for weights, metrics, checkpoints and TensorBoard events; with --resume the one to go on in."""
     seed: int | None = None

@@ -14,7 +14,7 @@ from icrl_agent.features._checks import FloatArray, check_positive, check_seed, 
 if TYPE_CHECKING:
     from icrl_agent.features import FeatureMap
 
-__all__ = ["PairFeatures"]
+__all__ = ["PairFeatures", "random_orthogonal"]
 
 
 @dataclass(frozen=True)
@@ -109,10 +109,10 @@ class PairFeatures:
 @lru_cache(maxsize=64)
 def _rotations(n_actions: int, dim: int, seed: int) -> FloatArray:
     """Orthogonal matrices (n_actions, dim, dim), one block per action, so that more actions only append."""
-    return read_only(np.stack([_orthogonal(generator(seed, block), dim) for block in range(n_actions)]))
+    return read_only(np.stack([random_orthogonal(generator(seed, block), dim) for block in range(n_actions)]))
 
 
-def _orthogonal(rng: np.random.Generator, dim: int) -> FloatArray:
+def random_orthogonal(rng: np.random.Generator, dim: int) -> FloatArray:
     """A uniform orthogonal matrix: QR of a Gaussian matrix, with the signs that make it unique (Mezzadri 2007)."""
     Q, R = np.linalg.qr(rng.standard_normal((dim, dim)))
     return np.asarray(Q * np.sign(np.diagonal(R)))

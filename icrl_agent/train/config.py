@@ -36,6 +36,8 @@ class PretrainConfig:
     """Task families; each batch is of one, drawn evenly."""
     n_states: tuple[int, int] = (10, 10)
     """States per task."""
+    n_actions: tuple[int, int] = (4, 4)
+    """Actions per state in the family "pairs", drawn per batch; its tasks have so many pairs per state."""
     features: FeatureKind = "random_unit"
     """Features of a state, redrawn per task."""
     feature_dim: int = 16
@@ -79,7 +81,7 @@ class PretrainConfig:
             )
         good = _is_integer(self.seed, 0) and self.seed < 2**63
         _require(good, "seed must be a non-negative integer below 2^63", self.seed)
-        for name, minimum in (("n_states", 2), ("context_length", 1), ("n_layers", 1)):
+        for name, minimum in (("n_states", 2), ("n_actions", 2), ("context_length", 1), ("n_layers", 1)):
             low, high = self._range(name)
             good = _is_integer(low, minimum) and _is_integer(high, minimum) and low <= high
             _require(good, f"{name} must be two integers (low, high) with {minimum} <= low <= high", (low, high))
@@ -102,6 +104,10 @@ class PretrainConfig:
             f"one_hot features need feature_dim of at least n_states = {self.n_states[1]}",
             self.feature_dim,
         )
+
+    def actions_of(self, family: FamilyName) -> tuple[int, int]:
+        """Bounds of the number of actions in a family: 1 where its tasks have no decisions."""
+        return self.n_actions if family == "pairs" else (1, 1)
 
     def _range(self, name: str) -> tuple[Any, Any]:
         value = getattr(self, name)

@@ -7,7 +7,8 @@ from icrl_agent.train.config import PretrainConfig
 __all__ = ["PRESETS", "preset"]
 
 #: Named runs. "paper": the emergence experiment; "paper-small": the sizes of the linear-attention experiments;
-#: "universal": the shipped weights; "order": for Fourier features of a state's index, which tell neighbours.
+#: "universal": the shipped weights; "order": for Fourier features of a state's index, which tell neighbours;
+#: "control": state-action pairs under policies that change.
 PRESETS: dict[str, PretrainConfig] = {
     "paper": PretrainConfig(),
     "paper-small": PretrainConfig(
@@ -33,6 +34,21 @@ PRESETS: dict[str, PretrainConfig] = {
         gamma=(0.5, 0.9),
         n_layers=(20, 100),
         tasks_per_step=48,
+        weigh_by_length=True,
+        ema_decay=0.998,
+    ),
+    "control": PretrainConfig(
+        n_steps=2000,
+        families=("pairs",),
+        n_states=(8, 12),
+        n_actions=(3, 5),
+        feature_dim=64,
+        context_length=(256, 1024),
+        gamma=(0.8, 0.95),
+        n_layers=(5, 30),
+        tasks_per_step=96,
+        windows_per_task=3,
+        learning_rate=2e-2,
         weigh_by_length=True,
         ema_decay=0.998,
     ),

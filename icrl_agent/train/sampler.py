@@ -6,6 +6,7 @@ seed, step), so training can stop and go on anywhere without keeping a random ge
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -17,7 +18,16 @@ from icrl_agent.model.merged import MergedContext
 from icrl_agent.train.config import PretrainConfig
 from icrl_agent.train.tasks import TaskBatch, draw_features, draw_tasks, represent, solve_tasks
 
-__all__ = ["PromptBatch", "Split", "Trajectories", "roll_out", "sample_batch", "sample_generator", "window_sums"]
+__all__ = [
+    "PromptBatch",
+    "Split",
+    "Trajectories",
+    "draw_changes",
+    "roll_out",
+    "sample_batch",
+    "sample_generator",
+    "window_sums",
+]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
@@ -78,12 +88,15 @@ def sample_batch(config: PretrainConfig, split: Split, seed: int, step: int) -> 
     n_states = rng.integers(config.n_states[0], config.n_states[1] + 1, n_tasks)
     gamma = rng.uniform(*config.gamma, n_tasks)
     family = config.families[int(rng.integers(len(config.families)))]
-    tasks = draw_tasks(rng, family, n_states)
+    fewest, most = config.actions_of(family)
+    n_actions = int(rng.integers(fewest, most + 1))
+    tasks = draw_tasks(rng, family, n_states, n_actions)
     noise = rng.uniform(*config.reward_noise, n_tasks)
-    features = draw_features(rng, config.features, n_tasks, tasks.reward.shape[1], config.feature_dim)
+    features = draw_features(rng, config.features, n_tasks, int(n_states.max()), config.feature_dim, n_actions)
     if family == "representable":
         tasks = represent(rng, tasks, features, gamma)
-    trajectories = roll_out(rng, tasks, context_length + n_windows, noise)
+    changes = draw_changes(rng, tasks, context_length)
+    trajectories = roll_out(rng, tasks, context_length + n_windows, noise, changes)
     values, _ = solve_tasks(tasks, gamma)
     sums = window_sums(trajectories, context_length, n_windows + 1, tasks.reward.shape[1])
 
@@ -102,19 +115,39 @@ def sample_batch(config: PretrainConfig, split: Split, seed: int, step: int) -> 
     )
 
 
-def roll_out(rng: np.random.Generator, tasks: TaskBatch, n_steps: int, noise: FloatArray) -> Trajectories:
-    """Walk every task for n_steps from its initial distribution; ``noise`` (T,) is the rewards' standard deviation."""
+def draw_changes(rng: np.random.Generator, tasks: TaskBatch, context_length: int) -> IntArray:
+    """Transitions at which trajectories go over to the next table, ascending, (len(tasks.earlier),).
+
+    Uniform over the first window, whose last transition and all later ones follow ``tasks.transition``.
+    """
+    return np.sort(rng.integers(context_length, size=len(tasks.earlier)))
+
+
+def roll_out(
+    rng: np.random.Generator, tasks: TaskBatch, n_steps: int, noise: FloatArray, changes: Sequence[int] | IntArray = ()
+) -> Trajectories:
+    """Walk every task for n_steps from its initial distribution.
+
+    Args:
+        rng: source of randomness.
+        tasks: T tasks.
+        n_steps: transitions.
+        noise: the rewards' standard deviation, (T,).
+        changes: the first transition of each table but the first, ascending, one per table of ``tasks.earlier``.
+    """
     n_tasks = len(tasks.reward)
     task = np.arange(n_tasks)
-    cumulative, initial = np.cumsum(tasks.transition, axis=2), np.cumsum(tasks.initial, axis=1)
+    cumulative = np.cumsum(np.stack([*tasks.earlier, tasks.transition]), axis=3)
+    initial = np.cumsum(tasks.initial, axis=1)
     # Rounding must not lead past the last state that can be entered.
     for sums in (cumulative, initial):
         sums[sums >= sums[..., -1:]] = 1.0
+    table = np.searchsorted(changes, np.arange(n_steps), side="right")
     draws = rng.random((n_steps + 1, n_tasks, 1))
     states = np.empty((n_steps + 1, n_tasks), np.intp)
     states[0] = (initial <= draws[0]).sum(axis=1)
     for t in range(n_steps):
-        states[t + 1] = (cumulative[task, states[t]] <= draws[t + 1]).sum(axis=1)
+        states[t + 1] = (cumulative[table[t], task, states[t]] <= draws[t + 1]).sum(axis=1)
     states = states.T
     rewards = np.take_along_axis(tasks.reward, states[:, :-1], axis=1)
     return Trajectories(states, rewards + noise[:, None] * rng.standard_normal(rewards.shape))

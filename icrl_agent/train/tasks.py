@@ -11,19 +11,24 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from icrl_agent.features.pairs import random_orthogonal
+from icrl_agent.train.pairs import garnet_tables, pair_chain, random_policies, turn_features
+
 __all__ = ["FamilyName", "TaskBatch", "draw_features", "draw_tasks", "represent", "solve_tasks"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
 
 #: Families of tasks: random Boyan chains, the same with v linear in random features, Garnet processes under random
-#: policies, rings of states with random drift.
-FamilyName = Literal["boyan", "representable", "garnet", "loop"]
+#: policies, rings of states with random drift, state-action pairs of Garnet processes under policies that change.
+FamilyName = Literal["boyan", "representable", "garnet", "loop", "pairs"]
 #: Features of states; "random_fourier" are those of a state's index (lengthscale 1), where neighbours resemble.
 FeatureKind = Literal["random_unit", "random_uniform", "one_hot", "random_fourier"]
 
 #: Actions and successors per state-action pair of the Garnet family.
 GARNET_ACTIONS, GARNET_BRANCHING = 4, 3
+#: Policies that act one after the other in a trajectory of pairs.
+N_POLICIES = 4
 
 
 class TaskBatch(NamedTuple):
@@ -37,29 +42,45 @@ class TaskBatch(NamedTuple):
     """(T, S)."""
     n_states: IntArray
     """States that are real, (T,)."""
+    earlier: tuple[FloatArray, ...] = ()
+    """Tables like ``transition`` that a trajectory follows before it, in turn."""
 
 
-def draw_tasks(rng: np.random.Generator, family: FamilyName, n_states: IntArray) -> TaskBatch:
+def draw_tasks(rng: np.random.Generator, family: FamilyName, n_states: IntArray, n_actions: int = 1) -> TaskBatch:
     """Draw one task per entry of ``n_states`` (each at least 2) from a family.
 
-    Tasks of the family "representable" are Boyan chains whose rewards ``represent`` makes from the features.
+    Tasks of the family "representable" are Boyan chains whose rewards ``represent`` makes from the features. The states
+    of the family "pairs" are the state-action pairs of decision processes, (s, a) at s * n_actions + a; values and
+    ``transition`` are those of the last of ``N_POLICIES`` policies.
+
+    Args:
+        rng: source of randomness.
+        family: which.
+        n_states: states of each task, or of its decision process.
+        n_actions: actions of the decision processes; 1 for the other families.
 
     >>> draw_tasks(np.random.default_rng(0), "loop", np.array([3, 5])).transition.shape
     (2, 5, 5)
+    >>> draw_tasks(np.random.default_rng(0), "pairs", np.array([3, 5]), n_actions=2).transition.shape
+    (2, 10, 10)
     """
-    n_tasks, width = len(n_states), int(n_states.max())
-    real = np.arange(width) < n_states[:, None]
+    earlier: list[FloatArray] = []
+    size = n_states * n_actions
+    n_tasks, width = len(size), int(size.max())
+    real = np.arange(width) < size[:, None]
     if family in ("boyan", "representable"):
         transition = _boyan_transitions(rng, n_states, width)
     elif family == "garnet":
         transition = _garnet_transitions(rng, real)
+    elif family == "pairs":
+        *earlier, transition = _pair_transitions(rng, n_states, n_actions)
     else:
         transition = _loop_transitions(rng, n_states, width)
-    transition = np.where(real[:, :, None], transition, np.eye(width))
+    transition, *earlier = (np.where(real[:, :, None], table, np.eye(width)) for table in (transition, *earlier))
     reward = rng.uniform(-1.0, 1.0, (n_tasks, width)) * real
     initial = rng.uniform(0.01, 0.99, (n_tasks, width)) * real
     initial /= initial.sum(axis=1, keepdims=True)
-    return TaskBatch(transition, reward, initial, n_states)
+    return TaskBatch(transition, reward, initial, size, tuple(earlier))
 
 
 def represent(rng: np.random.Generator, tasks: TaskBatch, features: FloatArray, gamma: FloatArray) -> TaskBatch:
@@ -97,12 +118,23 @@ def solve_tasks(tasks: TaskBatch, gamma: FloatArray) -> tuple[FloatArray, FloatA
     return np.asarray(values), np.asarray(mu / mu.sum(axis=1, keepdims=True))
 
 
-def draw_features(rng: np.random.Generator, kind: FeatureKind, n_tasks: int, n_states: int, dim: int) -> FloatArray:
-    """Features of every state, redrawn per task, (T, S, dim).
+def draw_features(
+    rng: np.random.Generator, kind: FeatureKind, n_tasks: int, n_states: int, dim: int, n_actions: int = 1
+) -> FloatArray:
+    """Features of every state, redrawn per task, (T, S, dim); with several actions those of every pair, (T, S A, dim).
+
+    Pairs have their state's features, turned by a random orthogonal matrix of the action that all tasks share.
 
     Raises:
         ValueError: for one-hot features with fewer dimensions than states.
     """
+    features = _state_features(rng, kind, n_tasks, n_states, dim)
+    if n_actions == 1:
+        return features
+    return turn_features(features, np.stack([random_orthogonal(rng, dim) for _ in range(n_actions)]))
+
+
+def _state_features(rng: np.random.Generator, kind: FeatureKind, n_tasks: int, n_states: int, dim: int) -> FloatArray:
     if kind == "one_hot":
         if dim < n_states:
             raise ValueError(f"one_hot features of {n_states} states need feature_dim of at least that, got {dim}")
@@ -134,18 +166,18 @@ def _boyan_transitions(rng: np.random.Generator, n_states: IntArray, width: int)
 
 
 def _garnet_transitions(rng: np.random.Generator, real: NDArray[np.bool_]) -> FloatArray:
-    n_tasks, width = real.shape
-    shape = (n_tasks, width, GARNET_ACTIONS)
-    # A random order of the real states; its head are the successors.
-    order = np.argsort(np.where(real[:, None, None, :], rng.random((*shape, width)), 2.0), axis=3)
-    branching = min(GARNET_BRANCHING, int(real.sum(axis=1).min()))
-    cuts = np.sort(rng.random((*shape, branching - 1)), axis=3)
-    probabilities = np.diff(cuts, axis=3, prepend=0.0, append=1.0)
-    by_action = np.zeros((*shape, width))
-    np.put_along_axis(by_action, order[..., :branching], probabilities, axis=3)
-    policy = rng.exponential(size=shape)
+    by_action = garnet_tables(rng, real, GARNET_ACTIONS, GARNET_BRANCHING)
+    policy = rng.exponential(size=by_action.shape[:3])
     policy /= policy.sum(axis=2, keepdims=True)
     return np.asarray(np.einsum("tsa,tsau->tsu", policy, by_action))
+
+
+def _pair_transitions(rng: np.random.Generator, n_states: IntArray, n_actions: int) -> list[FloatArray]:
+    """Tables of the pairs under one policy after the other, (T, S A, S A) each."""
+    n_tasks, width = len(n_states), int(n_states.max())
+    by_action = garnet_tables(rng, np.arange(width) < n_states[:, None], n_actions, GARNET_BRANCHING)
+    policies = random_policies(rng, N_POLICIES, n_tasks, width, n_actions)
+    return [pair_chain(by_action, policy) for policy in policies]
 
 
 def _loop_transitions(rng: np.random.Generator, n_states: IntArray, width: int) -> FloatArray:

@@ -20,7 +20,7 @@ from icrl_agent.metrics import geometric_mean
 from icrl_agent.model import MergedContext, SoftmaxICTD, merged_values
 from icrl_agent.train.config import PretrainConfig
 from icrl_agent.train.dashboard import EMPTY_CONTEXT, OTHER_TASK
-from icrl_agent.train.sampler import Split, Trajectories, roll_out, sample_generator, window_sums
+from icrl_agent.train.sampler import Split, Trajectories, draw_changes, roll_out, sample_generator, window_sums
 from icrl_agent.train.state import Row
 from icrl_agent.train.tasks import FamilyName, FeatureKind, draw_features, draw_tasks, represent, solve_tasks
 
@@ -54,6 +54,8 @@ class Cell:
     n_states: int
     gamma: float
     context_length: int
+    n_actions: int = 1
+    """Actions of the family "pairs"; 1 for the others."""
 
 
 class Contexts(NamedTuple):
@@ -89,13 +91,14 @@ def draw_contexts(
     """Draw a cell's contexts; a pure function of the arguments."""
     rng = sample_generator(split, seed, 0)
     gamma = np.full(n_tasks, cell.gamma)
-    tasks = draw_tasks(rng, cell.family, np.full(n_tasks, cell.n_states))
-    x = draw_features(rng, features, n_tasks, cell.n_states, feature_dim)
+    tasks = draw_tasks(rng, cell.family, np.full(n_tasks, cell.n_states), cell.n_actions)
+    x = draw_features(rng, features, n_tasks, cell.n_states, feature_dim, cell.n_actions)
     if cell.family == "representable":
         tasks = represent(rng, tasks, x, gamma)
-    trajectories = roll_out(rng, tasks, cell.context_length, np.zeros(n_tasks))
+    changes = draw_changes(rng, tasks, cell.context_length)
+    trajectories = roll_out(rng, tasks, cell.context_length, np.zeros(n_tasks), changes)
     values, weights = solve_tasks(tasks, gamma)
-    counts, reward_sum, successors = window_sums(trajectories, cell.context_length, 1, cell.n_states)
+    counts, reward_sum, successors = window_sums(trajectories, cell.context_length, 1, tasks.reward.shape[1])
     return Contexts(x, counts[:, 0], reward_sum[:, 0], successors[:, 0], trajectories, gamma, values, weights)
 
 
@@ -146,7 +149,10 @@ def validate(config: PretrainConfig, model: SoftmaxICTD, step: int) -> list[Row]
     theory = SoftmaxICTD.from_theory(config.feature_dim, model.n_layers, sharpness=8.0)
     rows: list[Row] = []
     for context_length in validation_lengths(config):
-        cells = [Cell(family, config.n_states[1], config.gamma[1], context_length) for family in config.families]
+        cells = [
+            Cell(family, config.n_states[1], config.gamma[1], context_length, config.actions_of(family)[1])
+            for family in config.families
+        ]
         errors: dict[str, list[FloatArray]] = {}
         for cell in cells:
             contexts = draw_contexts(

@@ -26,6 +26,7 @@ WRONG = {
         ((4, 5, 6), r"pair \(low, high\), got \(4, 5, 6\)"),
         ((4.0, 6.0), "two integers"),
     ],
+    "n_actions": [((1, 4), r"2 <= low <= high, got \(1, 4\)"), ((5, 2), r"got \(5, 2\)"), (3, "got 3")],
     "context_length": [((0, 4), r"1 <= low <= high, got \(0, 4\)"), ((5, 4), r"got \(5, 4\)")],
     "n_layers": [((0, 2), r"1 <= low <= high, got \(0, 2\)")],
     "gamma": [

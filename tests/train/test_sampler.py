@@ -18,7 +18,8 @@ RANGES = {
     "n_layers": (2, 4),
     "gamma": (0.5, 0.9),
     "reward_noise": (0.0, 0.4),
-    "families": ("boyan", "representable", "garnet", "loop"),
+    "families": ("boyan", "representable", "garnet", "loop", "pairs"),
+    "n_actions": (2, 4),
 }
 
 
@@ -168,17 +169,22 @@ def test_the_sum_check_catches(double):
 
 def check_ranges(sample, config, monkeypatch):
     """Everything drawn lies within its bounds, and the bounds are reached."""
-    seen = {name: [] for name in ("n_states", "context_length", "gamma", "n_layers", "reward_noise", "families")}
+    seen = {
+        name: []
+        for name in ("n_states", "n_actions", "context_length", "gamma", "n_layers", "reward_noise", "families")
+    }
     real_tasks, real_walk = sampler.draw_tasks, sampler.roll_out
 
-    def tasks(rng, family, n_states):
+    def tasks(rng, family, n_states, n_actions):
         seen["families"].append(family)
         seen["n_states"].extend(n_states.tolist())
-        return real_tasks(rng, family, n_states)
+        if family == "pairs":
+            seen["n_actions"].append(n_actions)
+        return real_tasks(rng, family, n_states, n_actions)
 
-    def walk(rng, tasks, n_steps, noise):
+    def walk(rng, tasks, n_steps, noise, changes):
         seen["reward_noise"].extend(noise.tolist())
-        return real_walk(rng, tasks, n_steps, noise)
+        return real_walk(rng, tasks, n_steps, noise, changes)
 
     monkeypatch.setattr(sampler, "draw_tasks", tasks)
     monkeypatch.setattr(sampler, "roll_out", walk)
@@ -190,7 +196,7 @@ def check_ranges(sample, config, monkeypatch):
         seen["n_layers"].append(batch.n_layers)
         assert batch.query.shape == (config.tasks_per_step, config.windows_per_task + 1)
         assert batch.reward.shape == (config.tasks_per_step, config.windows_per_task)
-    for name in ("n_states", "context_length", "n_layers"):
+    for name in ("n_states", "n_actions", "context_length", "n_layers"):
         low, high = getattr(config, name)
         assert set(seen[name]) == set(range(low, high + 1)), name
     for name in ("gamma", "reward_noise"):
@@ -209,6 +215,7 @@ def test_ranges(tiny, monkeypatch):
     "changes",
     [
         {"n_states": (4, 5)},
+        {"n_actions": (2, 3)},
         {"context_length": (3, 10)},
         {"n_layers": (2, 2)},
         {"gamma": (0.5, 0.5)},

@@ -23,7 +23,7 @@ class Recorded(NamedTuple):
     walk: Trajectories
 
 
-FAMILIES = ("boyan", "representable", "garnet", "loop")
+FAMILIES = ("boyan", "representable", "garnet", "loop", "pairs")
 SHAPES = {
     "usual": {},
     "one window": {"windows_per_task": 1},

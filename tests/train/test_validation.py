@@ -40,11 +40,12 @@ def check_rows(rows_of, config):
     for row in rows:
         errors = {name: [] for name in ("error", "ce_zero", "ce_mean", "lstd", "tabular_td", "theory", "empty_context")}
         for family in config.families:
-            cell = Cell(family, config.n_states[1], config.gamma[1], row["context_length"])
+            n_actions = config.n_actions[1] if family == "pairs" else 1
+            cell = Cell(family, config.n_states[1], config.gamma[1], row["context_length"], n_actions)
             contexts = draw_contexts(cell, 6, config.feature_dim, seed=config.seed, features=config.features)
             for task in range(6):
                 s, r = contexts.trajectories.states[task], contexts.trajectories.rewards[task]
-                n, g = config.n_states[1], config.gamma[1]
+                n, g = config.n_states[1] * n_actions, config.gamma[1]
                 estimates = {
                     "error": literal_values(model, contexts, task),
                     "ce_zero": certainty_equivalence(s, r, g, n, never_left="zero"),
@@ -64,7 +65,12 @@ def check_rows(rows_of, config):
         assert row["step"] == 12
 
 
-CONFIGS = [{"context_length": (4, 30)}, {"families": ("boyan", "garnet", "loop")}, {"features": "random_uniform"}]
+CONFIGS = [
+    {"context_length": (4, 30)},
+    {"families": ("boyan", "garnet", "loop")},
+    {"features": "random_uniform"},
+    {"n_actions": (2, 3), "families": ("pairs", "boyan")},
+]
 
 
 @pytest.mark.parametrize("changes", CONFIGS, ids=lambda changes: next(iter(changes)))
