@@ -145,14 +145,11 @@ def claim(quick: bool, folder: Path) -> Outcome:
 
 
 def read_comparison(text: str) -> dict[tuple[str, int], Committed]:
-    """Ratios to certainty equivalence by (method, steps) from a comparison's report, in either of its layouts."""
+    """Ratios to certainty equivalence by (method, steps) from a comparison's report."""
     found = {}
-    for header, rows in _tables(text):
-        title = header.pop("")
-        for row in rows:
-            if {"method", "steps", "ratio"} <= set(row):
-                found[row["method"], int(row["steps"])] = _interval(row["ratio"])
-            elif title.startswith(f"Error over that of {REFERENCE}"):
+    for heading, rows in _tables(text):
+        if heading.startswith(f"Error over that of {REFERENCE}"):
+            for row in rows:
                 for column, cell in row.items():
                     if column != "method":
                         found[row["method"], int(column.split()[0])] = _interval(cell)
@@ -169,9 +166,9 @@ def _interval(cell: str) -> Committed | None:
     return Committed(ratio, math.log((high + rounding) / max(low - rounding, 1e-9)) / (2 * 1.96), rounding)
 
 
-def _tables(text: str) -> list[tuple[dict[str, str], list[dict[str, str]]]]:
-    """Markdown tables: a header whose key "" is the heading above, and rows by column."""
-    tables: list[tuple[dict[str, str], list[dict[str, str]]]] = []
+def _tables(text: str) -> list[tuple[str, list[dict[str, str]]]]:
+    """Markdown tables: the heading above, and rows by column."""
+    tables: list[tuple[str, list[dict[str, str]]]] = []
     heading = ""
     columns: list[str] = []
     for line in text.splitlines():
@@ -183,7 +180,7 @@ def _tables(text: str) -> list[tuple[dict[str, str], list[dict[str, str]]]]:
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if not columns:
             columns = cells
-            tables.append(({"": heading}, []))
+            tables.append((heading, []))
         elif set(line) - set("|-"):
             tables[-1][1].append(dict(zip(columns, cells, strict=True)))
     return tables
