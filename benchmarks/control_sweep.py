@@ -29,7 +29,7 @@ BONUSES = [Optimism(scale) for scale in (0.3, 1.0, 3.0)]
 STEP_SIZES = [(0.03, None), (0.1, None), (0.3, None), (0.6, None), (1.0, 1.0), (1.0, 5.0), (1.0, 20.0), (1.0, 60.0)]
 DQN = {
     net_arch: [{"rate": rate, "epsilon": e, "fraction": f} for rate in rates for e, f in ((0.2, 0.1), (0.1, 0.5))]
-    for net_arch, rates in (((), (0.01, 0.03, 0.1)), ((64,), (0.001, 0.003, 0.01)))
+    for net_arch, rates in (((), (0.01, 0.03, 0.1)), ((64,), (0.0003, 0.001, 0.003, 0.01)))
 }
 
 

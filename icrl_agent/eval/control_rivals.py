@@ -169,7 +169,7 @@ def _sizes(env: gym.Env[Any, Any]) -> tuple[int, int]:
 #: Learning rate, final epsilon and its fraction of the run by hidden layers: the best of benchmarks/control_sweep.py.
 DQN_SETTINGS: dict[tuple[int, ...], dict[str, float]] = {
     (): {"rate": 0.03, "epsilon": 0.2, "fraction": 0.1},
-    (64,): {"rate": 0.01, "epsilon": 0.2, "fraction": 0.1},
+    (64,): {"rate": 0.001, "epsilon": 0.1, "fraction": 0.5},
 }
 
 
