@@ -183,12 +183,20 @@ class ICRLAgent(FrozenModel):
             tolerance: as in ``evaluate``.
 
         Raises:
+            TypeError: for something that is no ``Transitions``, or images without a feature map.
             ValueError: for an argument out of its range or features of another dimension than the weights'.
         """
+        if not isinstance(transitions, Transitions):
+            raise TypeError(
+                "transitions must be Transitions, which icrl_agent.logged_data.load_transitions reads from a file,"
+                f" got {type(transitions).__name__}"
+            )
         gamma = check_gamma(gamma)
         depth = resolve_depth(self.model, n_layers)
         tolerance = check_tolerance(tolerance, depth)
         space = recorded_space(transitions, queries)
+        if feature_map is None:
+            refuse_images(space)
         asked = None if queries is None else checked_queries(queries, space)
         chosen_map = self._feature_map(feature_map, space)
         task = Task(None, "recorded transitions carry no truth")

@@ -78,7 +78,7 @@ class FrozenModel:
     ) -> Self:
         """Build an agent with the weights of Theorem 1, see ``SoftmaxICTD.from_theory``; nothing is trained.
 
-        ``sharpness="auto"`` chooses one for every context by held-out TD error, ``lengthscale="auto"`` likewise for
+        ``sharpness="auto"`` chooses one for every context by held-out returns, ``lengthscale="auto"`` likewise for
         the default features of vectors, see ``icrl_agent.selection``; "median" is the median distance.
         """
         auto = is_auto("sharpness", sharpness)

@@ -29,7 +29,7 @@ THEORY = "theory"
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Estimate values: of the uniformly random policy in an environment, or of whatever policy logged ``--data``."""
+    """Estimate values: of the uniformly random policy in an environment, or of whatever policy logged --data."""
 
     env: Annotated[str | None, tyro.conf.Positional] = None
     """Environment id, for example BoyanChain-v0 or FrozenLake-v1."""
@@ -38,7 +38,7 @@ class Evaluate:
     weights: str = THEORY
     """"theory" (the theorem's weights), the name of shipped weights, a weights file, or a run folder."""
     sharpness: float | Literal["auto"] | None = None
-    """Of the theorem's weights; "auto" chooses it by held-out TD error. 8 if not given."""
+    """Of the theorem's weights; "auto" chooses it in the context. 8 if not given."""
     feature_dim: int | None = None
     """Number of features with the theorem's weights; 32 if not given, vectors deserve more."""
     features: Literal["unit", "fourier"] = "unit"

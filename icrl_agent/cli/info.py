@@ -39,7 +39,7 @@ class Info:
         environments = Table("id", "what it is", title="environments")
         for env_id in ENVIRONMENT_IDS:
             entry_point = gym.spec(env_id).entry_point
-            environments.add_row(env_id, (_load(str(entry_point)).__doc__ or "").partition("\n")[0])
+            environments.add_row(env_id, (_load(str(entry_point)).__doc__ or "").partition("\n")[0].replace("``", ""))
         shipped = sorted(file.stem for file in SHIPPED_WEIGHTS.glob("*.safetensors"))
         weights = Table("weights", "what they are", title="weights")
         weights.add_row(THEORY, "the theorem's: nothing is trained")

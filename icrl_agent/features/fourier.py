@@ -15,7 +15,7 @@ from icrl_agent.features._checks import FloatArray, check_positive, check_seed, 
 __all__ = ["AUTO", "CONTEXT", "MEDIAN", "RandomFourier"]
 
 #: Stand for what is found in the context when it is there: mean and standard deviation of the observations left,
-#: the median distance between two of them, the lengthscale whose held-out TD error is smallest.
+#: the median distance between two of them, the lengthscale that held-out returns choose.
 CONTEXT: Literal["context"] = "context"
 MEDIAN: Literal["median"] = "median"
 AUTO: Literal["auto"] = "auto"
@@ -41,7 +41,7 @@ class RandomFourier:
         dim: length of a feature vector, at least 1; even numbers use whole pairs.
         lengthscale: distance in scaled units over which the kernel falls to exp(-1/2); positive. "median" = the
             median distance between two observations of the context; "auto" = chosen among multiples of it by
-            held-out TD error (``icrl_agent.selection``).
+            held-out returns (``icrl_agent.selection``).
         seed: non-negative integer; picks the frequencies.
 
     Raises:

@@ -52,8 +52,10 @@ def transitions_from_arrays(
             f"observations and next_observations must have the same shape, got {left.shape} and {entered.shape}"
         )
     for name, array in (("observations", left), ("next_observations", entered)):
-        if not (np.issubdtype(array.dtype, np.number) or array.dtype == np.bool_):
-            raise ValueError(f"{name} must be numbers, got {array.dtype}")
+        if np.iscomplexobj(array) or not (np.issubdtype(array.dtype, np.number) or array.dtype == np.bool_):
+            raise ValueError(f"{name} must be real numbers, got {array.dtype}")
+        if array.size == 0:
+            raise ValueError(f"{name} must hold at least one number per row, got shape {array.shape}")
         refuse_not_finite(array, f"{name} are not finite in row {{}}")
     return Transitions(
         observations=left,
@@ -86,6 +88,8 @@ def transitions_from_episodes(
     """
     parts: list[Transitions] = []
     for number, episode in enumerate(episodes, start=1):
+        if not isinstance(episode, Mapping):
+            raise ValueError(f"an episode is a mapping of arrays, episode {number} is {type(episode).__name__}")
         missing = [name for name in ("observations", "rewards", "terminated") if name not in episode]
         if missing:
             raise ValueError(f"episode {number} has no {' and no '.join(missing)}")
@@ -103,6 +107,9 @@ def transitions_from_episodes(
             raise ValueError(f"episode {number}: {error}") from error
     if not parts:
         raise ValueError("the episodes hold no transition")
+    shapes = {part.observations.shape[1:] for part in parts}
+    if len(shapes) > 1:
+        raise ValueError(f"all episodes must have observations of one shape, got {sorted(shapes)}")
     columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in PARTS}
     return Transitions(**columns)
 
@@ -126,6 +133,8 @@ def _copy_column(copy: ArrayLike, n: int) -> NDArray[np.intp]:
     column = _column("copy", copy, n)
     if not np.issubdtype(column.dtype, np.integer):
         raise ValueError(f"copy must hold integers, got {column.dtype}")
+    if (column < 0).any():
+        raise ValueError(f"copy must hold integers of at least 0, got {column.min()}")
     return column.astype(np.intp)
 
 

@@ -95,7 +95,7 @@ def transitions_from_csv(path: str | Path) -> Transitions:
 
     def column(name: str, convert: Callable[[str], Any], wanted: str) -> NDArray[Any]:
         if name not in header:
-            raise ValueError(f"{path}, line 1: there is no column {name}")
+            raise ValueError(f"{path}, line 1: there is no column {name} among {', '.join(header)}")
         at, values = header.index(name), []
         for line, row in zip(lines, rows, strict=True):
             try:
@@ -106,7 +106,9 @@ def transitions_from_csv(path: str | Path) -> Transitions:
 
     def observations(name: str) -> NDArray[Any]:
         numbered = sum(re.fullmatch(rf"{name}_\d+", title) is not None for title in header)
-        if name in header or not numbered:
+        if name in header and numbered:
+            raise ValueError(f"{path}, line 1: there are columns {name} and {name}_0: one of them is too many")
+        if not numbered:
             return column(name, _number, "a finite number")
         return np.stack([column(f"{name}_{k}", _number, "a finite number") for k in range(numbered)], axis=1)
 
@@ -123,7 +125,7 @@ def transitions_from_csv(path: str | Path) -> Transitions:
 def _cells(path: str | Path) -> tuple[list[str], list[int], list[list[str]]]:
     """Header, and the other lines that are not empty with their numbers."""
     try:
-        with open(path, newline="", encoding="utf-8") as file:
+        with open(path, newline="", encoding="utf-8-sig") as file:
             reader = csv.reader(file)
             numbered = [(reader.line_num, row) for row in reader if row]
     except FileNotFoundError as error:
@@ -133,6 +135,9 @@ def _cells(path: str | Path) -> tuple[list[str], list[int], list[list[str]]]:
     if len(numbered) < 2:
         raise ValueError(f"{path} holds no transition: it needs a header and at least one row")
     header = [name.strip() for name in numbered[0][1]]
+    twice = sorted({name for name in header if name and header.count(name) > 1})
+    if twice:
+        raise ValueError(f"{path}, line 1: there are two columns {' and two columns '.join(twice)}")
     for line, row in numbered[1:]:
         if len(row) != len(header):
             raise ValueError(
@@ -142,10 +147,10 @@ def _cells(path: str | Path) -> tuple[list[str], list[int], list[list[str]]]:
 
 
 def _number(cell: str) -> int | float:
-    if re.fullmatch(r"[+-]?\d+", cell):
+    if re.fullmatch(r"[+-]?\d{1,18}", cell):
         return int(cell)
     number = float(cell)
-    if not math.isfinite(number):
+    if not math.isfinite(number) or "_" in cell:
         raise ValueError(cell)
     return number
 

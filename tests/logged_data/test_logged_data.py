@@ -152,6 +152,20 @@ def test_flags_may_be_numbers_and_columns_in_any_order(tmp_path):
     assert (t.observations.tolist(), t.next_observations.tolist()) == ([0, 1], [1, 2])
 
 
+def test_a_byte_order_mark_and_long_integers(tmp_path):
+    text = "observation,reward,next_observation,terminated\n1,100000000000000000000000000000,0,1\n"
+    (tmp_path / "t.csv").write_text(text, encoding="utf-8-sig")
+    assert transitions_from_csv(tmp_path / "t.csv").rewards.tolist() == [1e29]
+
+
+def test_what_is_no_transitions(agent):
+    with pytest.raises(TypeError, match=r"transitions must be Transitions, which .*load_transitions .* got str"):
+        agent.evaluate_transitions("logged.csv")
+    images = transitions_from_arrays(np.zeros((2, 3, 8, 8)), [1.0, 2.0], np.zeros((2, 3, 8, 8)), [False, True])
+    with pytest.raises(TypeError, match="look like images"):
+        agent.evaluate_transitions(images)
+
+
 def test_dictionary_observations_of_episodes_are_flattened():
     space = spaces.Dict({"room": spaces.Discrete(3), "speed": spaces.Box(-1, 1, (2,))})
     stacked = {"room": np.array([0, 2]), "speed": np.array([[0.1, 0.2], [0.3, 0.4]])}
@@ -173,10 +187,13 @@ def test_dictionary_observations_of_episodes_are_flattened():
         ({"rewards": ["1", "2"]}, "rewards must be numbers"),
         ({"observations": [[0.0, 1.0], [np.inf, 1.0]]}, "observations are not finite in row 2: dimension 0 is inf"),
         ({"next_observations": [[0.0], [1.0]]}, r"the same shape, got \(2, 2\) and \(2, 1\)"),
-        ({"observations": [["a", "b"]] * 2}, "observations must be numbers"),
+        ({"observations": [["a", "b"]] * 2}, "observations must be real numbers"),
         ({"terminated": [0.5, 1.0]}, "terminated must hold True and False"),
         ({"truncated": [True]}, r"truncated must have shape \(2,\)"),
         ({"copy": [0.0, 1.0]}, "copy must hold integers"),
+        ({"copy": [0, -1]}, "copy must hold integers of at least 0, got -1"),
+        ({"observations": [[0j, 1.0], [2.0, 3.0]]}, "observations must be real numbers, got complex128"),
+        ({"observations": np.zeros((2, 0)), "next_observations": np.zeros((2, 0))}, "at least one number per row"),
         ({"observations": [], "next_observations": []}, "a row per transition, at least one"),
     ],
 )
@@ -206,6 +223,14 @@ def test_bad_episodes(episode, match):
         transitions_from_episodes([episode])
 
 
+def test_episodes_that_do_not_go_together():
+    with pytest.raises(ValueError, match="an episode is a mapping of arrays, episode 1 is int"):
+        transitions_from_episodes([3])
+    episodes = [{"observations": np.zeros((2, k)), "rewards": [1.0], "terminated": True} for k in (1, 2)]
+    with pytest.raises(ValueError, match=r"observations of one shape, got \[\(1,\), \(2,\)\]"):
+        transitions_from_episodes(episodes)
+
+
 HEADER = "observation_0,observation_1,reward,next_observation_0,next_observation_1,terminated\n"
 
 
@@ -219,6 +244,11 @@ HEADER = "observation_0,observation_1,reward,next_observation_0,next_observation
         (HEADER + "1,2,,4,5,0\n", "line 2, column reward: '' is not"),
         (HEADER + "1,2,3,4,5,maybe\n", "line 2, column terminated: 'maybe' is not true, false, 1 or 0"),
         (HEADER + "1,2,3,4,5,0\n1,2,3\n", "line 3: 3 cells, the header has 6: is the file cut off"),
+        (HEADER.replace(",", ";") + "1;2;3;4;5;0\n", "no column observation among observation_0;observation_1"),
+        (HEADER.replace("observation_1,reward", "observation_0,reward"), "holds no transition"),
+        ("reward,reward\n1,2\n", "line 1: there are two columns reward"),
+        ("observation,observation_0\n1,2\n", "there are columns observation and observation_0"),
+        (HEADER + "1_0,2,3,4,5,0\n", "line 2, column observation_0: '1_0' is not"),
         (HEADER, "holds no transition"),
         ("", "holds no transition"),
     ],
