@@ -215,5 +215,6 @@ def _iterated(model: SoftmaxICTD, context: Context, gamma: float) -> FloatArray:
 
 def _diverges(radius: float) -> ValueError:
     return ValueError(
-        f"the layers have no limit on this context: the spectral radius of a layer is {radius:.4g}, it must be below 1"
+        f"the layers have no limit on this context: the spectral radius of a layer is {radius:.6g}, not below 1:"
+        " ask for a number of layers, or sharpen the attention"
     )

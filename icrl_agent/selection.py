@@ -68,7 +68,9 @@ def held_out_errors(
     reward_scale: float,
     n_layers: Depth,
 ) -> FloatArray:
-    """U by block, (len(sharpnesses), blocks): the sum over blocks is U, reward units squared; inf where layers diverge.
+    """U by block, (len(sharpnesses), blocks), whose sum over blocks is U with the largest reward as unit.
+
+    A candidate whose layers diverge has inf.
 
     Args:
         context: the transitions, at least 2, merged by state; their order does not matter.
@@ -77,6 +79,7 @@ def held_out_errors(
         gamma, step_size, reward_scale: of a layer, see ``effective_step``.
         n_layers: depth.
     """
+    reward_scale = reward_scale / (float(np.abs(context.rewards).max()) or 1.0)
     halves = held_out_halves(context, gamma)
     inside, outside, squares = [], [], []
     for half, held_out in (halves, halves[::-1]):

@@ -10,6 +10,7 @@ blunt or of states that were hardly visited.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -62,11 +63,13 @@ def bootstrap_stderr(
     depth = min(10_000, math.ceil(14 / max(1 - gamma, 1e-4))) if n_layers == FIXED_POINT else int(n_layers)
     rng = np.random.default_rng(seed)
     weights = rng.exponential(size=(n_replicates, int(units.max()) + 1))[:, units]
+    largest = float(np.abs(context.rewards).max()) or 1.0
+    context = dataclasses.replace(context, rewards=context.rewards / largest)
     few = len(context.features) <= LARGEST_MERGED
     with torch.no_grad():
         values = (_merged_replicates if few else _shared_replicates)(model, context, weights, gamma, depth)
     low, high = np.nanquantile(values.double().cpu().numpy(), NORMAL_SPREAD, axis=0)
-    return np.asarray((high - low) / 2)
+    return np.asarray(largest * (high - low) / 2)
 
 
 def resampled_units(transitions: Transitions) -> NDArray[np.intp]:

@@ -40,7 +40,7 @@ def test_fixed_point_is_the_limit_of_many_layers(make_env, monkeypatch, limit, w
 def test_no_limit_names_the_radius(make_env, monkeypatch, limit):
     monkeypatch.setattr(icrl_agent.depth, "LARGEST_SOLVED", limit)
     agent = ICRLAgent.from_theory(sharpness=0.1, step_size=50.0)
-    with pytest.raises(ValueError, match=r"spectral radius of a layer is [\d.]+, it must be below 1"):
+    with pytest.raises(ValueError, match=r"spectral radius of a layer is [\d.]+, not below 1"):
         agent.evaluate(make_env("BoyanChain-v0"), n_steps=60, seed=0, n_layers="fixed_point")
 
 

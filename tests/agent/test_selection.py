@@ -70,8 +70,13 @@ def test_held_out_values_are_the_literal_layers(context):
             check_values(double, context)
 
 
+def unit_rewards(context):
+    return dataclasses.replace(context, rewards=context.rewards / np.abs(context.rewards).max())
+
+
 def slow_errors(context, sharpnesses, extrapolated=True, rest=None):
     """By the definition: values from each half, returns along the other's blocks, a loop over transitions."""
+    context = unit_rewards(context)
     everything, errors = np.arange(12), []
     halves = held_out_halves(context, GAMMA)
     for sharpness in sharpnesses:
@@ -146,6 +151,7 @@ def test_the_sharpest_within_one_standard_error_comes_first():
 
 def test_errors_are_those_of_their_blocks(context):
     """Each half's blocks in turn: only the first block's error knows that its first reward changed, and the values."""
+    context = unit_rewards(context)
     by_block = held_out_errors(context, np.eye(8), (8.0,), 0.0, 1.0, 1.0, 1)
     first, second = held_out_halves(context, 0.0)
     assert by_block.shape == (1, 120)
@@ -166,6 +172,17 @@ def test_the_choice_is_reported_and_deterministic():
     np.testing.assert_array_equal(first.values, second.values)
     fixed = ICRLAgent.from_theory(sharpness=first.chosen["sharpness"], lengthscale=first.chosen["lengthscale"])
     np.testing.assert_array_equal(fixed.evaluate(env, n_steps=300, seed=0).values, first.values)
+
+
+@pytest.mark.parametrize("scale", [1e-46, 1e150])
+def test_the_unit_of_the_rewards_does_not_matter(scale):
+    agent = ICRLAgent.from_theory(sharpness="auto", lengthscale="auto")
+    t = agent.evaluate(gym.make("Pendulum-v1"), n_steps=100, seed=0).transitions
+    plain, scaled = (
+        agent.evaluate_transitions(one, 0.9) for one in (t, dataclasses.replace(t, rewards=scale * t.rewards))
+    )
+    assert scaled.chosen == plain.chosen
+    np.testing.assert_allclose(scaled.stderr, scale * plain.stderr, rtol=1e-6)
 
 
 def test_short_contexts_take_the_default():
