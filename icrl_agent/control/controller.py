@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import reprlib
 from pathlib import Path
 from typing import Any
 
@@ -184,10 +186,10 @@ class Controller:
         """Replace the context by a saved one; the next ``act`` starts an episode.
 
         Raises:
-            ValueError: for a file that holds no context, or one of other features, actions, or window; the context is
-                then unchanged.
+            ValueError: for a file that holds no whole context, or one of other features, actions, or window; the
+                controller is then unchanged.
         """
-        stream, n_steps = read_context(path, self.stream)
+        stream, n_steps = read_context(path, self.stream, self._check_pairs)
         self.clear()
         self.stream, self.n_steps = stream, n_steps
 
@@ -233,6 +235,13 @@ class Controller:
         first = int(self.action_space.start)
         return range(first, first + int(self.action_space.n))
 
+    def _check_pairs(self, observations: NDArray[Any]) -> None:
+        """Raise ValueError unless rows of numbers are observations."""
+        shape = self.observation_space.shape or ()
+        if observations.shape[1] != math.prod(shape):
+            raise ValueError(f"its observations have {observations.shape[1]} numbers each, here {math.prod(shape)}")
+        self._rows(observations.reshape(len(observations), *shape))
+
     def _row(self, obs: ArrayLike) -> NDArray[Any]:
         rows, single = self._rows(obs)
         if not single:
@@ -245,19 +254,19 @@ class Controller:
         array, space = as_array(obs), self.observation_space
         shape = space.shape or ()
         if array is None or (isinstance(space, spaces.Box) and array.dtype.kind not in "biuf"):
-            raise ValueError(f"observations are finite numbers of shape {shape}, got {obs!r}")
+            raise ValueError(f"observations are finite numbers of shape {shape}, got {reprlib.repr(obs)}")
         if array.shape[array.ndim - len(shape) :] != shape or array.ndim - len(shape) not in (0, 1):
             raise ValueError(f"observations of this controller have shape {shape}, got shape {array.shape}")
         single = array.ndim == len(shape)
         if not (single or len(array)):
-            raise ValueError(f"at least one observation is needed, got {obs!r}")
+            raise ValueError(f"at least one observation is needed, got {reprlib.repr(obs)}")
         rows = array.reshape(1 if single else len(array), -1)
         if isinstance(space, spaces.Box):
             if not np.isfinite(rows).all():
-                raise ValueError(f"observations are finite numbers of shape {shape}, got {obs!r}")
+                raise ValueError(f"observations are finite numbers of shape {shape}, got {reprlib.repr(obs)}")
         elif not (
             np.issubdtype(rows.dtype, np.integer)
             and ((rows >= int(space.start)) & (rows < int(space.start) + int(space.n))).all()
         ):
-            raise ValueError(f"observation {obs!r} is not in {space}")
+            raise ValueError(f"observation {reprlib.repr(obs)} is not in {space}")
         return rows, single
