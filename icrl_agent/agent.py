@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, get_args, overload
 
 import numpy as np
+from gymnasium import spaces
 from numpy.typing import ArrayLike
 
 from icrl_agent.adaptation import adapted_evaluation, adapted_evaluations, adapted_model
@@ -13,7 +14,7 @@ from icrl_agent.collect import collect, single_spaces, without_history
 from icrl_agent.context import prompt_context
 from icrl_agent.control import Controller
 from icrl_agent.control.exploration import DEFAULT_EXPLORATION, Exploration, as_exploration
-from icrl_agent.control.loop import run_control
+from icrl_agent.control.loop import checked_records, run_control
 from icrl_agent.control.result import ControlResult
 from icrl_agent.control.spaces import as_pair_map, control_spaces
 from icrl_agent.control.targets import TargetKind
@@ -21,6 +22,7 @@ from icrl_agent.depth import Depth, check_tolerance, context_values, layer_weigh
 from icrl_agent.envs.solve import check_gamma, state_values
 from icrl_agent.estimate import refuse_endless
 from icrl_agent.features import FeatureMap
+from icrl_agent.features.fourier import AUTO
 from icrl_agent.frozen import FrozenModel, checked_seed
 from icrl_agent.observations import recorded_observation_space, refuse_images
 from icrl_agent.queries import checked_queries, recorded_space
@@ -268,10 +270,7 @@ class ICRLAgent(FrozenModel):
         depth = resolve_depth(self.model, n_layers)
         if feature_map is None:
             raise TypeError("a stream needs a feature map or its spec: it knows no observation space to choose one for")
-        if self.auto_sharpness:
-            raise ValueError(
-                "a stream's weights stay as they are: build the agent with a number as sharpness, not 'auto'"
-            )
+        self._refuse_auto("stream", None)
         return (
             layer_weights(self.model, depth),
             self._feature_map(feature_map, None),
@@ -280,6 +279,18 @@ class ICRLAgent(FrozenModel):
             depth,
             check_tolerance(tolerance, depth),
         )
+
+    def _refuse_auto(self, kind: str, default_features_of: Any) -> None:
+        """Refuse what is chosen for a context that is there: weights, and default features of vectors."""
+        if self.auto_sharpness:
+            raise ValueError(
+                f"a {kind}'s weights stay as they are: build the agent with a number as sharpness, not 'auto'"
+            )
+        if isinstance(default_features_of, spaces.Box) and self.lengthscale == AUTO:
+            raise ValueError(
+                f"a {kind}'s features stay as they are: build the agent with a number as lengthscale, not 'auto', or"
+                " pass a feature_map"
+            )
 
     def controller(
         self,
@@ -298,7 +309,7 @@ class ICRLAgent(FrozenModel):
 
         Args:
             env: a single Gymnasium environment, for its spaces: Discrete or Box observations, Discrete actions.
-            gamma: discount factor in [0, 1].
+            gamma: discount factor in [0, 1]; with 1, for episodes that end, values are those after ``n_layers``.
             target: what a target memory reads: "greedy" the best next action, "expected" the policy's own
                 probabilities, "recorded" the action taken next, which is the paper's layer untouched.
             exploration: a constant probability of a random action, ``Epsilon``, or ``Optimism``, whose scale is in
@@ -311,7 +322,8 @@ class ICRLAgent(FrozenModel):
             tolerance: stop after a layer that changes no value above it; None = run all.
 
         Raises:
-            ValueError: for an argument out of its range or features of another dimension than the weights'.
+            ValueError: for an argument out of its range, features of another dimension than the weights' or that lack
+                states of a Discrete space, an agent whose sharpness or lengthscale is "auto".
             TypeError: for something that is no environment, or a space that is not supported.
         """
         gamma, depth = check_gamma(gamma), resolve_depth(self.model, n_layers)
@@ -319,9 +331,10 @@ class ICRLAgent(FrozenModel):
         observation_space, action_space = control_spaces(env)
         if target not in get_args(TargetKind):
             raise ValueError(f"target must be one of {get_args(TargetKind)}, got {target!r}")
+        self._refuse_auto("controller", observation_space if feature_map is None else None)
         refresh_every, seed = _positive_integer("refresh_every", refresh_every), checked_seed(seed)
         chosen = self._fixed_feature_map(feature_map, observation_space)
-        pair_map = as_pair_map(chosen, action_space, self.feature_seed)
+        pair_map = as_pair_map(chosen, observation_space, action_space, self.feature_seed)
         stream = Stream(layer_weights(self.model, depth), pair_map, gamma, context_length, depth, tolerance)
         explores = as_exploration(exploration)
         return Controller(stream, observation_space, action_space, target, explores, refresh_every, seed)
@@ -365,13 +378,13 @@ class ICRLAgent(FrozenModel):
         ((10, 4), True)
         """
         n_steps, seed = _positive_integer("n_steps", n_steps), checked_seed(seed)
-        steps = np.unique(np.linspace(1, n_steps, 21).round()[1:]) if record_at is None else np.asarray(record_at)
-        if not (len(steps) and np.isin(steps, np.arange(1, n_steps + 1)).all()):
-            raise ValueError(f"record_at must name steps in 1 .. {n_steps}, got {record_at!r}")
+        steps = checked_records(record_at, n_steps)
+        if progress is not None and not callable(progress):
+            raise TypeError(f"progress must be a function of the step or None, got {progress!r}")
         controller = self.controller(
             env, gamma, target, exploration, context_length, refresh_every, n_layers, feature_map, seed, tolerance
         )
-        return run_control(controller, env, n_steps, sorted({*steps.astype(int).tolist(), n_steps}), seed, progress)
+        return run_control(controller, env, n_steps, steps, seed, progress)
 
 
 def _positive_integer(name: str, value: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -57,35 +58,42 @@ class Control:
     seed: int = 0
     """First seed."""
     rivals: tuple[str, ...] = ("Q-learning", "SARSA", "value iteration")
-    """Rivals at equal steps: also "DQN, tuned" and "DQN, defaults" (Stable-Baselines3, slow). Discrete states only."""
+    """Rivals at equal steps: also "DQN, tuned" and "DQN, defaults" (Stable-Baselines3, slow). Known tables only."""
     env_kwargs: str = "{}"
     """Arguments of the environment as JSON, for example '{"task_seed": 7}'."""
 
     def run(self) -> None:
         """Act, print the table, write the run folder."""
-        from icrl_agent.eval.control_run import run_controls
+        from icrl_agent.eval.control_run import judged_by, run_controls
         from icrl_agent.eval.run_folder import check_free
 
         if self.run_dir is not None:
             check_free(self.run_dir)
         if self.n_seeds < 1 or self.seed < 0:
             raise ValueError(f"n_seeds must be at least 1 and seed at least 0, got {self.n_seeds} and {self.seed}")
+        if not 0 <= self.gamma < 1:
+            raise ValueError(f"--gamma must be in [0, 1), got {self.gamma}")
+        exploration = self._exploration()
         kwargs = Evaluate(env=self.env, env_kwargs=self.env_kwargs).parsed_env_kwargs()
         task_seed = getattr(make_env(self.env, kwargs).unwrapped, TASK_SEED, None)
         if task_seed is not None:
             kwargs[TASK_SEED] = task_seed  # one task throughout, also where the environment drew it
         agent = self._agent()
-        with progress_bar("acting", "runs", self.n_seeds * (1 + len(self.rivals))) as tick:
+        mdp, reason = judged_by(make_env(self.env, kwargs), self.rivals, self.gamma)
+        rivals = self.rivals if mdp is not None else ()
+        if self.rivals and not rivals:
+            _say(f"left out: {', '.join(self.rivals)}: rivals are judged by exact returns, and {reason}")
+        with progress_bar("acting", "runs", self.n_seeds * (1 + len(rivals))) as tick:
             run = run_controls(
                 agent,
                 lambda: make_env(self.env, kwargs),
                 n_steps=self.n_steps,
                 gamma=self.gamma,
                 seeds=range(self.seed, self.seed + self.n_seeds),
-                rivals=self.rivals,
+                rivals=rivals,
                 options={
                     "target": self.target,
-                    "exploration": self._exploration(),
+                    "exploration": exploration,
                     "context_length": self.context_length,
                     "refresh_every": self.refresh_every,
                     "n_layers": self.n_layers,
@@ -107,28 +115,58 @@ class Control:
     def _exploration(self) -> Exploration:
         from icrl_agent.control import Epsilon, Optimism
 
-        return Optimism(self.bonus) if self.bonus else Epsilon(self.epsilon)
+        if not 0 <= self.epsilon <= 1:
+            raise ValueError(f"--epsilon must be a number in [0, 1], got {self.epsilon}")
+        if not self.bonus:
+            return Epsilon(self.epsilon)
+        try:
+            return Optimism(self.bonus)
+        except ValueError as error:
+            raise ValueError(f"--bonus must be 0 or a positive finite float32 number, got {self.bonus}") from error
+
+
+def _say(line: str) -> None:
+    from rich.console import Console
+
+    Console(highlight=False).print(line, soft_wrap=True, markup=False)
 
 
 def _print(run: ControlRun, command: Control) -> None:
+    _print_table(run, command.env)
+    if run.reason is not None:
+        _say(f"no exact returns: {run.reason}")
+    _say(f"frozen agent: {run.parameters_changed} parameters changed, {run.gradients} gradients")
+    if command.run_dir is not None:
+        _say(f"metrics and figure: {command.run_dir}")
+        _say(f"TensorBoard: icrl tensorboard {command.run_dir}")
+
+
+def _print_table(run: ControlRun, env: str) -> None:
     from rich.console import Console
+    from rich.measure import Measurement
     from rich.table import Table
 
     console = Console(highlight=False)
-    shown = run.shown_steps()
-    table = Table("method", title=f"{command.env}: {run.measure}, {command.n_seeds} runs, mean ± 95 %")
-    for n_steps in shown:
-        table.add_column(f"{n_steps} steps", justify="right")
-    for method in run.curves:
-        cells = []
+    spread = "1 run" if run.n_runs == 1 else f"{run.n_runs} runs, mean ± 95 %"
+    console.print(f"{env}: {run.measure}, {spread}", soft_wrap=True, markup=False)
+    if all(math.isnan(run.interval(method, run.steps[-1])[0]) for method in run.curves):
+        _say(f"no episode ended in {run.steps[-1]} steps: there is nothing to show")
+        return
+    for most in (4, 3, 2, 1):  # as many columns as the terminal has room for
+        table = Table()
+        table.add_column("method", no_wrap=True)
+        shown = run.shown_steps(most)
         for n_steps in shown:
-            mean, half = run.interval(method, n_steps)
-            cells.append(f"{mean:.3f} ± {half:.3f}" if command.n_seeds > 1 else f"{mean:.3f}")
-        table.add_row(method, *cells)
+            table.add_column(f"{n_steps} step{'s' if n_steps > 1 else ''}", justify="right", no_wrap=True)
+        for method in run.curves:
+            table.add_row(method, *(_cell(*run.interval(method, n_steps)) for n_steps in shown))
+        if Measurement.get(console, console.options.update(max_width=10_000), table).maximum <= console.width:
+            break
     console.print(table)
-    if run.reason is not None:
-        console.print(f"no exact returns: {run.reason}", soft_wrap=True)
-    console.print(f"frozen agent: {run.parameters_changed} parameters changed, {run.gradients} gradients")
-    if command.run_dir is not None:
-        console.print(f"metrics and figure: {command.run_dir}", soft_wrap=True)
-        console.print(f"TensorBoard: icrl tensorboard {command.run_dir}", soft_wrap=True)
+
+
+def _cell(mean: float, half: float) -> str:
+    """One cell; "-" where no episode has ended so far, no interval for one run."""
+    if math.isnan(mean):
+        return "-"
+    return f"{mean:.3f}" if math.isnan(half) else f"{mean:.3f} ± {half:.3f}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import reprlib
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from icrl_agent.control.saved import read_context, write_context
 from icrl_agent.control.targets import TargetKind
 from icrl_agent.features import PairFeatures
 from icrl_agent.streaming import Stream
+from icrl_agent.streaming.observations import as_array, checked_flag, checked_reward
 
 __all__ = ["Controller"]
 
@@ -33,6 +35,8 @@ class Controller:
     The next action is drawn when ``observe`` learns of the next state (as SARSA does), so each transition is in the
     context at once. ``act`` with another observation than the last one starts an episode there; a running one is then
     truncated. A truncated episode's last state counts through an action drawn for it; a terminated one's is worth 0.
+
+    Box observations are finite numbers of the space's shape; they may leave its bounds.
 
     Args:
         stream: an empty history whose feature map is a ``PairFeatures``.
@@ -108,19 +112,20 @@ class Controller:
 
         Raises:
             RuntimeError: if no action was asked for since the last outcome.
-            ValueError: for a reward that is not finite, an observation outside the space, or layers that diverge; the
-                context is then unchanged.
+            ValueError: for a reward that is not a finite float32 number, an observation outside the space or without
+                finite features, or layers that diverge.
+            TypeError: for a flag that is neither True nor False. The controller is unchanged after any of these.
         """
         if not self._awaits_outcome:
             raise RuntimeError("observe tells the outcome of an action: call act before")
         row = self._row(next_obs)
-        if not math.isfinite(float(reward)):
-            raise ValueError(f"reward must be a finite number, got {reward!r}")
-        action = int(self.action_space.start) if terminated else self._draw(row)
-        self.stream.append(reward, np.append(row, action), terminated, truncated)
+        number = checked_reward(reward)
+        ends, cut = checked_flag("terminated", terminated), checked_flag("truncated", truncated)
+        action = int(self.action_space.start) if ends else self._draw(row)
+        self.stream.append(number, np.append(row, action), ends, cut)
         self.n_steps += 1
         self._present = None
-        self._planned = None if terminated or truncated else (row, action)
+        self._planned = None if ends or cut else (row, action)
         self._awaits_outcome = False
 
     def q_values(self, obs: ArrayLike) -> FloatArray:
@@ -181,18 +186,23 @@ class Controller:
         """Replace the context by a saved one; the next ``act`` starts an episode.
 
         Raises:
-            ValueError: for a file that holds no context, or one of other features, actions, or window; the context is
-                then unchanged.
+            ValueError: for a file that holds no whole context, or one of other features, actions, or window; the
+                controller is then unchanged.
         """
-        stream, n_steps = read_context(path, self.stream)
+        stream, n_steps = read_context(path, self.stream, self._check_pairs)
         self.clear()
         self.stream, self.n_steps = stream, n_steps
 
     def _draw(self, row: NDArray[Any]) -> int:
-        """One action by the values that act, after refreshing them where it is time."""
+        """One action by the values that act, after refreshing them where it is time.
+
+        Whatever is refused is refused before the generator is used.
+        """
+        key = row.tobytes()
+        if key not in self._known:
+            self.stream.check(np.append(row, self.action_space.start))
         if self._refreshed_at is None or self.n_steps - self._refreshed_at >= self.refresh_every:
             self._refresh()
-        key = row.tobytes()
         if key not in self._known:
             self._known[key] = self._acting_values(row[None])[0]
         probabilities = epsilon_greedy(self._known[key], current_epsilon(self.exploration, self.n_steps))
@@ -225,27 +235,38 @@ class Controller:
         first = int(self.action_space.start)
         return range(first, first + int(self.action_space.n))
 
+    def _check_pairs(self, observations: NDArray[Any]) -> None:
+        """Raise ValueError unless rows of numbers are observations."""
+        shape = self.observation_space.shape or ()
+        if observations.shape[1] != math.prod(shape):
+            raise ValueError(f"its observations have {observations.shape[1]} numbers each, here {math.prod(shape)}")
+        self._rows(observations.reshape(len(observations), *shape))
+
     def _row(self, obs: ArrayLike) -> NDArray[Any]:
         rows, single = self._rows(obs)
         if not single:
-            raise ValueError(f"one observation of {self.observation_space} is needed, got shape {np.shape(obs)}")
-        return np.asarray(rows[0])
+            shape = self.observation_space.shape or ()
+            raise ValueError(f"one observation of shape {shape} is needed, got shape {np.shape(obs)}")
+        return np.array(rows[0])  # the environment may write the next one into the same array
 
     def _rows(self, obs: ArrayLike) -> tuple[NDArray[Any], bool]:
         """Observations as rows of numbers (m, k), and whether it was a single one."""
-        array = np.asarray(obs)
-        shape = self.observation_space.shape or ()
+        array, space = as_array(obs), self.observation_space
+        shape = space.shape or ()
+        if array is None or (isinstance(space, spaces.Box) and array.dtype.kind not in "biuf"):
+            raise ValueError(f"observations are finite numbers of shape {shape}, got {reprlib.repr(obs)}")
         if array.shape[array.ndim - len(shape) :] != shape or array.ndim - len(shape) not in (0, 1):
-            raise ValueError(f"observations of {self.observation_space} have shape {shape}, got shape {array.shape}")
+            raise ValueError(f"observations of this controller have shape {shape}, got shape {array.shape}")
         single = array.ndim == len(shape)
+        if not (single or len(array)):
+            raise ValueError(f"at least one observation is needed, got {reprlib.repr(obs)}")
         rows = array.reshape(1 if single else len(array), -1)
-        if isinstance(self.observation_space, spaces.Discrete):
-            low = int(self.observation_space.start)
-            inside = np.issubdtype(rows.dtype, np.integer) and (
-                ((rows >= low) & (rows < low + int(self.observation_space.n))).all()
-            )
-        else:
-            inside = np.isfinite(rows).all()
-        if not inside:
-            raise ValueError(f"observation {obs!r} is not in {self.observation_space}")
+        if isinstance(space, spaces.Box):
+            if not np.isfinite(rows).all():
+                raise ValueError(f"observations are finite numbers of shape {shape}, got {reprlib.repr(obs)}")
+        elif not (
+            np.issubdtype(rows.dtype, np.integer)
+            and ((rows >= int(space.start)) & (rows < int(space.start) + int(space.n))).all()
+        ):
+            raise ValueError(f"observation {reprlib.repr(obs)} is not in {space}")
         return rows, single

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import math
+import reprlib
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from icrl_agent.streaming.observations import finite_number
 
 __all__ = ["DEFAULT_EXPLORATION", "Epsilon", "Exploration", "Optimism", "as_exploration", "epsilon_greedy"]
 
@@ -67,15 +69,15 @@ class Optimism:
         scale: bonus of a pair that resembles nothing, reward units, positive.
 
     Raises:
-        ValueError: for a scale that is not a positive finite number.
+        ValueError: for a scale that is not a positive finite float32 number.
     """
 
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        number = isinstance(self.scale, int | float | np.number) and not isinstance(self.scale, bool)
-        if not (number and math.isfinite(self.scale) and self.scale > 0):
-            raise ValueError(f"scale must be a positive finite number, got {self.scale!r}")
+        number = None if isinstance(self.scale, bool) else finite_number(self.scale)
+        if number is None or not number > 0:
+            raise ValueError(f"scale must be a positive finite float32 number, got {reprlib.repr(self.scale)}")
 
     def bonus(self, mass: FloatArray) -> FloatArray:
         """Bonus b of pairs with these masses."""

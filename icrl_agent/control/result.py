@@ -28,7 +28,7 @@ class ControlRecord:
     expected_return: float | None
     """J = sum_s p0(s) v(s) of the greedy policy, discounted, exact."""
     normalised_return: float | None
-    """0 = uniformly random policy, 1 = optimal."""
+    """0 = uniformly random policy, 1 = optimal; None also where the uniformly random policy is optimal."""
     regret: float | None
     """sum over the steps so far of max_a q*(S_t, a) - q*(S_t, A_t), exploration included; reward units."""
 

@@ -22,7 +22,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from icrl_agent.streaming.layers import FIXED_POINT, MOST_LAYERS, RELATIVE_CHANGE, Attention, Depth, attend
+from icrl_agent.streaming.layers import FIXED_POINT, MOST_LAYERS, RELATIVE_CHANGE, Attention, Depth, attend, endless
 
 __all__ = [
     "PairSums",
@@ -142,5 +142,5 @@ def pair_errors(
             if not np.isfinite(change):
                 break
     if n_layers == FIXED_POINT:
-        raise ValueError("the layers have no limit on this context: their values do not settle")
+        raise ValueError(f"the layers have no limit on this context: their values do not settle{endless(gamma)}")
     return errors

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from icrl_agent.envs.solve import check_gamma, state_values
 from icrl_agent.envs.tables import TabularMDP
 
-__all__ = ["expected_return", "normalised_return", "optimal_values"]
+__all__ = ["expected_return", "normalised_return", "optimal_values", "uniform_is_optimal"]
 
 FloatArray = NDArray[np.float64]
 
@@ -52,13 +52,24 @@ def expected_return(mdp: TabularMDP, policy: ArrayLike | None, gamma: float) -> 
     return float(mdp.initial @ state_values(mdp.policy_mrp(policy), gamma))
 
 
+def uniform_is_optimal(mdp: TabularMDP, gamma: float) -> bool:
+    """Whether no policy has a larger return than the uniformly random one, up to rounding."""
+    return not _gap(mdp, gamma) > 0
+
+
 def normalised_return(mdp: TabularMDP, policy: ArrayLike, gamma: float) -> float:
     """(J(policy) - J(uniformly random)) / (J(optimal) - J(uniformly random)): 0 = random, 1 = optimal; may be negative.
 
-    NaN where every policy is as good as any other.
+    NaN where the uniformly random policy is optimal.
     """
+    gap = _gap(mdp, gamma)
+    if not gap > 0:
+        return float("nan")
+    return (expected_return(mdp, policy, gamma) - expected_return(mdp, None, gamma)) / gap
+
+
+def _gap(mdp: TabularMDP, gamma: float) -> float:
+    """J(optimal) - J(uniformly random), 0 where it is not above rounding."""
     uniform = expected_return(mdp, None, gamma)
     optimal = float(mdp.initial @ optimal_values(mdp, gamma).max(axis=1))
-    if optimal - uniform <= _BETTER * max(1.0, abs(optimal)):
-        return float("nan")
-    return (expected_return(mdp, policy, gamma) - uniform) / (optimal - uniform)
+    return optimal - uniform if optimal - uniform > _BETTER * max(1.0, abs(optimal)) else 0.0

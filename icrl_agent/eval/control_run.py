@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 
 from icrl_agent.agent import ICRLAgent
 from icrl_agent.control.exploration import as_exploration
+from icrl_agent.control.loop import UNIFORM_IS_OPTIMAL
 from icrl_agent.control.result import ControlResult
-from icrl_agent.envs.optimal import normalised_return
+from icrl_agent.control.spaces import control_spaces
+from icrl_agent.envs.optimal import normalised_return, uniform_is_optimal
 from icrl_agent.envs.tables import TabularMDP
 from icrl_agent.eval.control_rivals import TABULAR, dqn, tabular_control, value_iteration_control
 from icrl_agent.eval.run_folder import new_run_folder, write_json
@@ -23,7 +25,7 @@ from icrl_agent.figures import plot_bands
 from icrl_agent.train import dashboard
 from icrl_agent.truth import decision_process
 
-__all__ = ["AGENT", "RIVALS", "ControlRun", "run_controls"]
+__all__ = ["AGENT", "RIVALS", "ControlRun", "judged_by", "run_controls"]
 
 FloatArray = NDArray[np.float64]
 
@@ -50,10 +52,15 @@ class ControlRun:
     """Parameters of the agent that hold a gradient after all runs."""
     config: Mapping[str, Any]
 
-    def shown_steps(self) -> list[int]:
-        """A few of the recorded steps, the last one included."""
-        at = np.unique(np.linspace(0, len(self.steps) - 1, N_SHOWN + 1).round().astype(int)[1:])
+    def shown_steps(self, most: int = N_SHOWN) -> list[int]:
+        """At most ``most`` of the recorded steps, the last one included."""
+        at = np.unique(np.linspace(0, len(self.steps) - 1, most + 1).round().astype(int)[1:])
         return [self.steps[k] for k in at]
+
+    @property
+    def n_runs(self) -> int:
+        """Runs of every method."""
+        return len(self.curves[AGENT])
 
     def interval(self, method: str, n_steps: int) -> tuple[float, float]:
         """Mean over runs and half-width of its 95 % interval (NaN for one run)."""
@@ -101,6 +108,25 @@ class ControlRun:
         return figure
 
 
+def judged_by(env: gym.Env[Any, Any], rivals: Sequence[str], gamma: float) -> tuple[TabularMDP | None, str | None]:
+    """The tables that judge policies, or why there are none; rivals, which are judged so alone, then cannot run.
+
+    Raises:
+        ValueError: for an unknown rival, or an environment with one action.
+        TypeError: for something that is no environment, or spaces that are not supported.
+    """
+    unknown = [name for name in rivals if name not in RIVALS]
+    if unknown:
+        raise ValueError(f"unknown rival {unknown[0]!r}: choose among {', '.join(map(repr, RIVALS))}")
+    _, actions = control_spaces(env)
+    if actions.n == 1:
+        raise ValueError("the environment has one action: there is nothing to control")
+    mdp, reason = decision_process(env) if gamma < 1 else (None, "gamma is 1: the optimum is not solved for")
+    if mdp is not None and uniform_is_optimal(mdp, gamma):
+        return None, UNIFORM_IS_OPTIMAL
+    return mdp, reason
+
+
 def run_controls(
     agent: ICRLAgent,
     make_env: Callable[[], gym.Env[Any, Any]],
@@ -129,14 +155,12 @@ def run_controls(
         progress: called with the number of finished runs.
 
     Raises:
-        ValueError, TypeError: as ``ICRLAgent.control``, and for an unknown rival.
+        ValueError, TypeError: as ``ICRLAgent.control``, for an unknown rival, and for an environment with one action.
     """
-    unknown = [name for name in rivals if name not in RIVALS]
-    if unknown:
-        raise ValueError(f"unknown rival {unknown[0]!r}: choose among {', '.join(RIVALS)}")
+    mdp, reason = judged_by(make_env(), rivals, gamma)
     options = dict(options or {})
-    steps = [int(k) for k in np.unique(np.linspace(0, n_steps, N_RECORDS + 1).round()[1:])] if n_steps > 0 else []
-    mdp, reason = decision_process(make_env()) if gamma < 1 else (None, "gamma is 1")
+    spaced = np.linspace(0, n_steps, N_RECORDS + 1).round()[1:]
+    steps = [int(k) for k in np.unique(np.maximum(spaced, 1))] if n_steps > 0 else []
     before = [parameter.clone() for parameter in agent.model.parameters()]
     curves: dict[str, list[Any]] = {AGENT: []}
     finished = 0

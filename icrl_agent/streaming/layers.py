@@ -22,7 +22,16 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Attention", "LayerWeights", "Sums", "attend", "attention_by_state", "error_sums", "repeat_affine"]
+__all__ = [
+    "Attention",
+    "LayerWeights",
+    "Sums",
+    "attend",
+    "attention_by_state",
+    "endless",
+    "error_sums",
+    "repeat_affine",
+]
 
 FloatArray = NDArray[np.float64]
 
@@ -203,7 +212,7 @@ def _solved(attention: Attention, sums: Sums, entries: FloatArray, gamma: float)
     _diagonal(T)[...] += left
     radius = float(np.abs(np.linalg.eigvals(T)).max(initial=0.0))
     if not radius < 1:
-        raise _diverges(radius)
+        raise _diverges(radius, gamma)
     _diagonal(backup)[...] -= ~left
     return np.asarray(np.linalg.solve(-backup, (entries[0] * sums.rewards)[..., None])[..., 0])
 
@@ -220,12 +229,18 @@ def _iterated(attention: Attention, sums: Sums, entries: FloatArray, gamma: floa
         before = size
         if size <= RELATIVE_CHANGE * np.abs(values).max(initial=0.0):
             return errors
-    raise _diverges(growth)
+    raise _diverges(growth, gamma)
 
 
-def _diverges(radius: float) -> ValueError:
+def endless(gamma: float) -> str:
+    """What a message without a limit says about gamma."""
+    return "; gamma is 1, then every episode must end" if gamma == 1 else ""
+
+
+def _diverges(radius: float, gamma: float) -> ValueError:
     return ValueError(
         f"the layers have no limit on this context: the spectral radius of a layer is {radius:.4g}, it must be below 1"
+        f"{endless(gamma)}"
     )
 
 

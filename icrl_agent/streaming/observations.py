@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import numbers
+import reprlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,9 +13,107 @@ from numpy.typing import NDArray
 
 from icrl_agent.streaming.layers import Depth
 
-__all__ = ["checked_length", "finite_values", "observation_key", "observation_keys", "observations_of"]
+__all__ = [
+    "as_array",
+    "checked_flag",
+    "checked_flags",
+    "checked_length",
+    "checked_reward",
+    "checked_rewards",
+    "finite_number",
+    "finite_values",
+    "observation_key",
+    "observation_keys",
+    "observations_of",
+]
 
 FloatArray = NDArray[np.float64]
+
+#: Numbers of this size and more round to infinity in float32: half a step above its largest.
+FLOAT32_OVERFLOW = 2.0**128 - 2.0**103
+
+
+def as_array(values: Any) -> NDArray[Any] | None:
+    """An array, None for what is none (lists of different lengths)."""
+    try:
+        return np.asarray(values)
+    except (ValueError, TypeError):
+        return None
+
+
+def finite_number(value: Any) -> float | None:
+    """One real number that is finite in float32, as a float; None for anything else.
+
+    >>> finite_number(2), finite_number("2"), finite_number([2.0]), finite_number(1e308)
+    (2.0, None, None, None)
+    """
+    if not isinstance(value, numbers.Real | np.bool_):
+        array = as_array(value) if getattr(value, "shape", None) == () else None
+        if array is None or array.dtype.kind not in "biuf":
+            return None
+        value = array.item()
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if abs(number) < FLOAT32_OVERFLOW else None
+
+
+def checked_reward(reward: Any) -> float:
+    """The reward as a float.
+
+    Raises:
+        ValueError: for anything but one real number that is finite in float32.
+    """
+    number = finite_number(reward)
+    if number is None:
+        raise ValueError(f"rewards must be finite float32 numbers, got {reprlib.repr(reward)}")
+    return number
+
+
+def checked_rewards(rewards: Any, chosen: NDArray[np.intp], num_envs: int) -> FloatArray:
+    """The chosen ones of one reward per environment.
+
+    Raises:
+        ValueError: for another shape, and as ``checked_reward``.
+    """
+    given = as_array(rewards)
+    if given is None or given.shape != (num_envs,):
+        shape = "" if given is None else f" of shape {given.shape}"
+        raise ValueError(f"rewards must be finite float32 numbers of shape ({num_envs},), got {rewards!r}{shape}")
+    if given.dtype.kind in "biuf":
+        numeric = given[chosen].astype(np.float64)
+        if (np.abs(numeric) < FLOAT32_OVERFLOW).all():
+            return numeric
+    return np.array([checked_reward(reward) for reward in given[chosen].tolist()], np.float64)
+
+
+def checked_flag(name: str, flag: Any) -> bool:
+    """The flag as a bool.
+
+    Raises:
+        TypeError: for anything but True or False, numpy's included.
+    """
+    if isinstance(flag, np.ndarray) and flag.shape == () and flag.dtype == np.bool_:
+        return bool(flag)
+    if not isinstance(flag, bool | np.bool_):
+        raise TypeError(f"{name} must be True or False, got {flag!r}")
+    return bool(flag)
+
+
+def checked_flags(name: str, flags: Any, num_envs: int) -> NDArray[np.bool_]:
+    """One flag per environment; a single one is that of all.
+
+    Raises:
+        TypeError: for anything but True or False.
+        ValueError: for another number of them.
+    """
+    given = as_array(flags)
+    if given is None or given.dtype != np.bool_:
+        raise TypeError(f"{name} must be True or False for each environment, got {flags!r}")
+    if given.shape not in ((), (num_envs,)):
+        raise ValueError(f"{name} must have shape ({num_envs},), got {given.shape}")
+    return np.broadcast_to(given, num_envs)
 
 
 def checked_length(context_length: int | None) -> int | None:

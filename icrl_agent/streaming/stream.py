@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable
 from typing import Any
 
@@ -11,7 +10,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from icrl_agent.features import FeatureMap
 from icrl_agent.streaming.layers import Depth, LayerWeights, attend, attention_by_state, error_sums
-from icrl_agent.streaming.observations import checked_length, finite_values, observation_key, observations_of
+from icrl_agent.streaming.observations import (
+    checked_flag,
+    checked_length,
+    checked_reward,
+    finite_values,
+    observation_key,
+    observations_of,
+)
 from icrl_agent.streaming.sums import StateSums
 
 __all__ = ["Stream"]
@@ -112,6 +118,11 @@ class Stream:
         """Raw observations by slot, (S, ...); those of slots that wait to be used again mean nothing."""
         return observations_of(self._sums.keys, self._integers, self._shape or ())
 
+    def check(self, obs: ArrayLike) -> None:
+        """Raise what ``reset`` would for this observation; changes nothing."""
+        if self.slot(obs) is None:
+            self._features(obs)
+
     def reset(self, obs: ArrayLike) -> None:
         """Start an episode at a raw observation; keeps the context.
 
@@ -132,20 +143,19 @@ class Stream:
         """Record the transition from the present state to a raw observation.
 
         Raises:
-            ValueError: for a reward that is not finite, or an observation as in ``reset``; the stream is then
-                unchanged.
+            ValueError: for a reward that is not a finite float32 number, or an observation as in ``reset``.
+            TypeError: for a flag that is neither True nor False. The stream is unchanged after any of these.
             RuntimeError: without a running episode (``reset`` comes first).
         """
         if self._present is None or self._has_ended:
             raise RuntimeError("append needs a running episode: call reset with its first state before")
-        number = float(reward)
-        if not math.isfinite(number):
-            raise ValueError(f"reward must be a finite number, got {reward!r}")
+        number = checked_reward(reward)
+        ends, cut = checked_flag("terminated", terminated), checked_flag("truncated", truncated)
         slot = self.hold(next_obs)
         self._values = None
-        self._sums.add(self._present, slot, number, 0.0 if terminated else 1.0)
+        self._sums.add(self._present, slot, number, 0.0 if ends else 1.0)
         self._present = slot
-        self._has_steps, self._has_ended = True, bool(terminated or truncated)
+        self._has_steps, self._has_ended = True, ends or cut
 
     def value(self, obs: ArrayLike) -> float:
         """Value of one raw observation, seen before or not; 0 in a context without transitions.

@@ -9,7 +9,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from icrl_agent.features import FeatureMap
 from icrl_agent.streaming.layers import Depth, LayerWeights, attend, attention_by_state, error_sums
-from icrl_agent.streaming.observations import checked_length, finite_values, observation_keys
+from icrl_agent.streaming.observations import (
+    checked_flags,
+    checked_length,
+    checked_rewards,
+    finite_values,
+    observation_keys,
+)
 from icrl_agent.streaming.vector_sums import VectorSums
 
 __all__ = ["VectorStream"]
@@ -121,20 +127,19 @@ class VectorStream:
         """Record one transition per environment, rewards and flags (num_envs,), next observations (num_envs, ...).
 
         Raises:
-            ValueError: for a reward that is not finite, or observations as in ``reset``; the stream is then unchanged.
+            ValueError: for a reward that is not a finite float32 number, or observations as in ``reset``.
+            TypeError: for a flag that is neither True nor False. The stream is unchanged after any of these.
             RuntimeError: if a chosen environment has no running episode (``reset`` comes first).
         """
         chosen = self._chosen(where)
         if (self._present[chosen] < 0).any() or self._has_ended[chosen].any():
             raise RuntimeError("append needs a running episode: call reset with its first state before")
-        numbers = np.asarray(rewards, np.float64)
-        if numbers.shape != (self.num_envs,) or not np.isfinite(numbers[chosen]).all():
-            raise ValueError(f"rewards must be {self.num_envs} finite numbers, got {rewards!r}")
-        flags = np.asarray(terminated, bool), np.asarray(truncated, bool)
-        ends, cuts = (np.broadcast_to(flag, self.num_envs)[chosen] for flag in flags)
+        numbers = checked_rewards(rewards, chosen, self.num_envs)
+        ends = checked_flags("terminated", terminated, self.num_envs)[chosen]
+        cuts = checked_flags("truncated", truncated, self.num_envs)[chosen]
         slots = self._hold(self._rows(next_obs)[chosen])
         self._values = None
-        self._sums.add(chosen, self._present[chosen], slots, numbers[chosen], np.where(ends, 0.0, 1.0))
+        self._sums.add(chosen, self._present[chosen], slots, numbers, np.where(ends, 0.0, 1.0))
         self._present[chosen] = slots
         self._has_steps[chosen], self._has_ended[chosen] = True, ends | cuts
 

@@ -12,6 +12,7 @@ from icrl_agent.envs import garnet_mdp
 from icrl_agent.model import SoftmaxICTD
 
 DIM = 32
+GAMMA = 0.9
 
 
 def per_layer_model():
@@ -74,6 +75,11 @@ ENVIRONMENTS = {
     "episodes": lambda: gym.make("TabularMDP-v0", **EPISODES, max_episode_steps=7),
     "CartPole": lambda: gym.make("CartPole-v1", max_episode_steps=15),
 }
+
+
+def make(agent, environment="RandomMDP", **options):
+    env = ENVIRONMENTS[environment]()
+    return env, agent.controller(env, GAMMA, **{"seed": 1, **options})
 
 
 @pytest.fixture(scope="session")

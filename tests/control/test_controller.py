@@ -1,4 +1,4 @@
-"""A controller keeps the contract of act and observe, of predict, of save and load, and of refused calls."""
+"""A controller keeps the contract of act and observe, of predict, and of refused calls."""
 
 from __future__ import annotations
 
@@ -7,18 +7,12 @@ import numpy as np
 import pytest
 import torch
 
+import icrl_agent.control.targets
 from icrl_agent import ICRLAgent
 from icrl_agent.control import Epsilon, Optimism
-from icrl_agent.features import OneHot, PairFeatures, RandomUnit
+from icrl_agent.features import OneHot, PairFeatures, RandomFourier, RandomUnit
 
-from .conftest import ENVIRONMENTS, play
-
-GAMMA = 0.9
-
-
-def make(agent, environment="RandomMDP", **options):
-    env = ENVIRONMENTS[environment]()
-    return env, agent.controller(env, GAMMA, **{"seed": 1, **options})
+from .conftest import ENVIRONMENTS, make, play
 
 
 def check_frozen(run, agent):
@@ -144,68 +138,33 @@ def test_actions_that_start_elsewhere(agents):
     assert set(results[1].controller.predict(np.arange(5))[0]) <= {5, 6, 7}
 
 
-@pytest.mark.parametrize("context_length", [None, 30])
-@pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_a_saved_context_goes_on(agents, tmp_path, environment, context_length):
-    env, controller = make(agents["theory"], environment, context_length=context_length, exploration=0.4)
-    play(controller, env, 45)
-    asked = np.array([env.observation_space.sample() for _ in range(4)])
-    if environment == "CartPole":
-        asked = np.clip(asked, -1, 1)
-    controller.save(tmp_path / "context.npz")
-    _, other = make(agents["theory"], environment, context_length=context_length, exploration=0.4, seed=9)
-    play(other, env, 3)
-    other.load(tmp_path / "context.npz")
-    assert (other.n_transitions, other.n_steps) == (controller.n_transitions, controller.n_steps)
-    np.testing.assert_allclose(other.q_values(asked), controller.q_values(asked), atol=1e-10)
-    np.testing.assert_array_equal(other.visits(asked), controller.visits(asked))
-    # Both go on alike, through whatever leaves the window.
-    for step in range(40):
-        for one in (controller, other):
-            one.act(asked[step % 3])
-            one._planned = (one._planned[0], 1)
-            one.stream.reset(np.append(one._planned[0], 1))
-            one.observe(0.1 * step, asked[(step + 1) % 3], step % 7 == 0, True)
-    np.testing.assert_allclose(other.q_values(asked), controller.q_values(asked), atol=1e-10)
-
-
-BAD_CONTEXTS = {
-    "actions": (lambda: gym.make("RandomMDP-v0", n_states=5, n_actions=4), {}, "n_actions 3, this controller has 4"),
-    "states": (lambda: gym.make("RandomMDP-v0", n_states=6, n_actions=3), {}, "has features"),
-    "window": (ENVIRONMENTS["RandomMDP"], {"context_length": 9}, "context_length None, this controller has 9"),
-}
-
-
-@pytest.mark.parametrize("case", BAD_CONTEXTS)
-def test_a_context_of_another_kind_is_refused(agents, tmp_path, case):
-    env, controller = make(agents["theory"])
-    play(controller, env, 20)
-    controller.save(tmp_path / "context.npz")
-    make_env, options, match = BAD_CONTEXTS[case]
-    other_env = make_env()
-    other = agents["theory"].controller(other_env, GAMMA, seed=0, **options)
-    play(other, other_env, 5)
-    before = other.q_values(np.arange(5))
-    with pytest.raises(ValueError, match=match):
-        other.load(tmp_path / "context.npz")
-    np.testing.assert_array_equal(other.q_values(np.arange(5)), before)
-
-
-@pytest.mark.parametrize("content", [b"", b"not a context"])
-def test_a_file_that_is_no_context_is_refused(agents, tmp_path, content):
-    (tmp_path / "file").write_bytes(content)
-    _, controller = make(agents["theory"])
-    for path in (tmp_path / "file", tmp_path / "missing"):
-        with pytest.raises(ValueError, match="cannot be read as a saved context"):
-            controller.load(path)
-
+BAD_REWARDS = [float("nan"), None, [1.0], np.array([1.0]), "a", "1.5", 10**400, 1e308, 1j]
+BAD_FLAGS = ["False", None, 2, 0, np.array([True]), np.array([True, False])]
 
 BAD_CALLS = {
     "state": (lambda c: c.act(5), "observation 5 is not in Discrete"),
+    "nothing": (lambda c: c.act([]), r"one observation of shape \(\) is needed|at least one observation is needed"),
+    "ragged": (lambda c: c.act([[1], [1, 2]]), "observations are finite numbers"),
+    "None": (lambda c: c.act(None), "observation None is not in Discrete"),
+    "text": (lambda c: c.act("a"), "observation 'a' is not in Discrete"),
     "float": (lambda c: c.act(1.0), "is not in Discrete"),
     "shape": (lambda c: c.act([1, 2]), "one observation"),
     "next state": (lambda c: c.observe(1.0, -1, False, False), "observation -1 is not in Discrete"),
-    "reward": (lambda c: c.observe(float("nan"), 1, False, False), "reward must be a finite number"),
+    **{
+        f"reward {number}": (
+            lambda c, r=reward: c.observe(r, 1, False, False),
+            "rewards must be finite float32 numbers",
+        )
+        for number, reward in enumerate(BAD_REWARDS)
+    },
+    **{
+        f"terminated {number}": (lambda c, f=flag: c.observe(1.0, 2, f, False), "terminated must be True or False")
+        for number, flag in enumerate(BAD_FLAGS)
+    },
+    **{
+        f"truncated {number}": (lambda c, f=flag: c.observe(1.0, 2, False, f), "truncated must be True or False")
+        for number, flag in enumerate(BAD_FLAGS)
+    },
     "q_values": (lambda c: c.q_values([[[1]]]), "have shape"),
     "predict": (lambda c: c.predict(9), "is not in Discrete"),
 }
@@ -219,15 +178,125 @@ def test_a_refused_call_changes_nothing(agents, case):
     for one in (controller, twin):
         obs = play(one, env, 10)
         one.act(obs)
-    with pytest.raises(ValueError, match=match):
+    with pytest.raises((ValueError, TypeError), match=match):
         call(controller)
+    assert controller.n_transitions == twin.n_transitions
+    assert controller._rng.bit_generator.state == twin._rng.bit_generator.state
     for one in (controller, twin):
-        one.observe(0.3, 2, False, False)
+        one.observe(0.3, 2, np.bool_(False), np.array(False))
     np.testing.assert_array_equal(controller.q_values(np.arange(5)), twin.q_values(np.arange(5)))
     assert [controller.predict(1)[0] for _ in range(5)] == [twin.predict(1)[0] for _ in range(5)]
 
 
+class Gappy(RandomUnit):
+    """Features that lack what is asked for."""
+
+    def __init__(self, missing, n_states=5):
+        super().__init__(n_states, 32)
+        object.__setattr__(self, "missing", missing)
+
+    def __call__(self, observations):
+        found = np.array(super().__call__(np.asarray(observations).astype(int)))
+        found[(np.asarray(observations) == self.missing).all(axis=1)] = np.nan
+        return found
+
+
+class Holed(RandomFourier):
+    """Fourier features, none where the first number is 2."""
+
+    def __call__(self, observations):
+        rows = np.asarray(observations)
+        return np.where(rows[:, :1] == 2, np.nan, super().__call__(rows))
+
+
+def test_an_observation_without_features_is_refused_before_anything_is_drawn(agents):
+    pair = [
+        agents["theory"].controller(
+            ENVIRONMENTS["CartPole"](), feature_map=Holed(0.0, 1.0, 32), exploration=0.5, refresh_every=1, seed=0
+        )
+        for _ in range(2)
+    ]
+    controller, twin = pair
+    for step in range(6):
+        here, there = np.full(4, step / 10), np.full(4, (step + 1) / 10)
+        with pytest.raises(ValueError, match="not finite"):
+            controller.act(np.full(4, 2.0))
+        assert controller.act(here) == twin.act(here)
+        with pytest.raises(ValueError, match="not finite"):
+            controller.observe(1.0, np.full(4, 2.0), False, False)
+        assert controller._rng.bit_generator.state == twin._rng.bit_generator.state
+        assert controller._refreshed_at == twin._refreshed_at
+        for one in pair:
+            one.observe(1.0, there, False, False)
+    np.testing.assert_array_equal(controller.q_values(here), twin.q_values(here))
+
+
+BOX_CALLS = {
+    "text": ["a", "b", "c", "d"],
+    "None": None,
+    "ragged": [[1.0], [1.0, 2.0]],
+    "not finite": [0.0, 0.0, np.nan, 0.0],
+    "nothing": np.zeros((0, 4)),
+    "complex": [1j, 0, 0, 0],
+}
+
+
+@pytest.mark.parametrize("case", BOX_CALLS)
+def test_box_observations_are_finite_numbers(agents, case):
+    _, controller = make(agents["theory"], "CartPole")
+    for call in (controller.act, controller.predict, controller.q_values):
+        with pytest.raises(ValueError, match=r"observations are finite numbers of shape|observation is needed|one obs"):
+            call(BOX_CALLS[case])
+    assert controller.act([100.0, 0.0, 0.0, 0.0]) in (0, 1)  # outside the bounds, as Gymnasium's environments are
+
+
+def test_an_observation_array_may_be_used_again(agents):
+    """A reset shows although the environment writes every observation into one array."""
+    _, controller = make(agents["theory"], "CartPole")
+    shared = np.zeros(4)
+    controller.act(shared)
+    controller.observe(1.0, shared, False, False)
+    shared[:] = 1.0
+    controller.act(shared)
+    assert controller.stream.slot([1.0] * 4 + [controller.act(shared)]) is not None
+
+
+AUTO = {
+    "sharpness": ({"sharpness": "auto"}, "RandomMDP", "number as sharpness, not 'auto'"),
+    "lengthscale": ({"lengthscale": "auto"}, "CartPole", "number as lengthscale, not 'auto'"),
+}
+
+
+@pytest.mark.parametrize("case", AUTO)
+def test_what_is_chosen_for_a_context_is_refused(case):
+    options, environment, match = AUTO[case]
+    agent, env = ICRLAgent.from_theory(32, **options), ENVIRONMENTS[environment]()
+    for call in (lambda: agent.controller(env), lambda: agent.control(env, 20)):
+        with pytest.raises(ValueError, match=match):
+            call()
+
+
+def test_an_automatic_lengthscale_that_is_not_used_does_no_harm():
+    agent = ICRLAgent.from_theory(32, lengthscale="auto")
+    agent.controller(ENVIRONMENTS["RandomMDP"]())
+    agent.controller(ENVIRONMENTS["CartPole"](), feature_map=RandomFourier(0.0, 1.0, 32))
+
+
+@pytest.mark.parametrize("target", ["greedy", "recorded"])
+def test_without_a_limit_gamma_1_is_named(agents, monkeypatch, target):
+    monkeypatch.setattr(icrl_agent.control.targets, "MOST_LAYERS", 300)
+    env = ENVIRONMENTS["RandomMDP"]()
+    for gamma, ending in ((1.0, "; gamma is 1, then every episode must end$"), (0.999, "do not settle$")):
+        controller = agents["theory"].controller(env, gamma, target, n_layers="fixed_point", seed=0)
+        with pytest.raises(ValueError, match=rf"have no limit on this context.*{ending}"):
+            play(controller, env, 20)
+
+
 BAD_ARGUMENTS = {
+    "too few states": ({"feature_map": RandomUnit(4, 32)}, ValueError, "lacks features for states 0 to 4: state 4"),
+    "a gap": ({"feature_map": Gappy(3)}, ValueError, "state 3 has features that are not finite"),
+    "not fitted": ({"feature_map": RandomFourier("context", "context", 32)}, ValueError, "lacks features for states"),
+    "bonus": ({"exploration": 1e39}, ValueError, "must be a number in"),
     "exploration": ({"exploration": 1.5}, ValueError, r"must be a number in \[0, 1\], got 1.5"),
     "negative": ({"exploration": -0.1}, ValueError, "must be a number in"),
     "no exploration": ({"exploration": "much"}, TypeError, "exploration must be a number"),
@@ -250,8 +319,13 @@ def test_bad_arguments(agents, case):
 BAD_ENVIRONMENTS = {
     "Box actions": (lambda: gym.make("MountainCarContinuous-v0"), "a controller chooses among Discrete actions"),
     "images": (lambda: gym.wrappers.AddRenderObservation(gym.make("CartPole-v1", render_mode="rgb_array")), "flatten"),
-    "vector": (lambda: gym.make_vec("RandomMDP-v0", num_envs=2), "one controller per copy"),
-    "nothing": (lambda: None, "got NoneType"),
+    "vector": (
+        lambda: gym.make_vec("RandomMDP-v0", num_envs=2),
+        r"got TabularVectorEnv: make one controller per copy$",
+    ),
+    "nothing": (lambda: None, r"one Gymnasium environment, got None$"),
+    "a number": (lambda: 3, r"one Gymnasium environment, got 3$"),
+    "a name": (lambda: "RandomMDP-v0", r"one Gymnasium environment, got 'RandomMDP-v0'$"),
 }
 
 
@@ -262,7 +336,25 @@ def test_environments_that_are_not_supported(agents, case):
         agents["theory"].controller(make_env())
 
 
-@pytest.mark.parametrize("options", [{"n_steps": 0}, {"record_at": [0]}, {"record_at": [61]}, {"record_at": []}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"n_steps": 0},
+        {"record_at": [0]},
+        {"record_at": [61]},
+        {"record_at": []},
+        {"record_at": 10},
+        {"record_at": [[1, 2]]},
+        {"record_at": [1.5]},
+        {"record_at": ["a"]},
+        {"record_at": [[1], [1, 2]]},
+    ],
+)
 def test_control_refuses_steps_out_of_range(agents, options):
     with pytest.raises(ValueError, match=r"n_steps must be|record_at must name steps in 1 \.\. 60"):
         agents["theory"].control(ENVIRONMENTS["RandomMDP"](), **{"n_steps": 60, **options})
+
+
+def test_control_refuses_a_progress_that_is_no_function(agents):
+    with pytest.raises(TypeError, match="progress must be a function of the step or None, got 3"):
+        agents["theory"].control(ENVIRONMENTS["RandomMDP"](), 60, progress=3)

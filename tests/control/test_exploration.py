@@ -22,9 +22,9 @@ def test_bad_schedules(arguments):
         Epsilon(*arguments)
 
 
-@pytest.mark.parametrize("scale", [0.0, -1.0, float("inf"), float("nan"), True, "1"])
+@pytest.mark.parametrize("scale", [0.0, -1.0, float("inf"), float("nan"), True, "1", 1e308, 10**400, None, [1.0]])
 def test_bad_scales(scale):
-    with pytest.raises(ValueError, match="scale must be a positive finite number"):
+    with pytest.raises(ValueError, match="scale must be a positive finite float32 number"):
         Optimism(scale)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from icrl_agent import ICRLAgent
 from icrl_agent.control import Epsilon, Optimism
-from icrl_agent.envs import expected_return, normalised_return, optimal_values
+from icrl_agent.envs import expected_return, garnet_mdp, normalised_return, optimal_values
 from icrl_agent.eval.control_rivals import Tabular, dqn, tabular_control, value_iteration_control
 
 from .conftest import ENVIRONMENTS
@@ -70,6 +70,33 @@ def test_result_files(agents, tmp_path):
     assert lines[2].split(",") == ["40", repr(last.expected_return), repr(last.normalised_return), repr(last.regret)]
     result.plot(tmp_path / "curve.png")
     assert (tmp_path / "curve.png").stat().st_size > 1000
+
+
+def all_actions_alike():
+    mdp = garnet_mdp(4, 2, 2, 0)
+    return gym.make(
+        "TabularMDP-v0",
+        transition=np.repeat(mdp.transition[:, :1], 2, axis=1),
+        reward=np.repeat(mdp.reward[:, :1], 2, axis=1),
+        initial=mdp.initial,
+    )
+
+
+def test_where_the_random_policy_is_optimal_no_return_is_normalised(agents, tmp_path):
+    result = agents["theory"].control(all_actions_alike(), 20, GAMMA, seed=0)
+    assert [record.normalised_return for record in result.records] == [None] * len(result.records)
+    assert result.records[-1].expected_return is not None
+    assert "the uniformly random policy is optimal" in result.reason
+    result.to_csv(tmp_path / "curve.csv")
+    assert "nan" not in (tmp_path / "curve.csv").read_text()
+    result.plot(tmp_path / "curve.png")
+
+
+@pytest.mark.parametrize("reward", [None, "1", 1e308, np.array([1.0])])
+def test_a_reward_that_is_no_number_ends_the_run_in_a_sentence(agents, reward):
+    env = gym.wrappers.TransformReward(ENVIRONMENTS["RandomMDP"](), lambda _: reward)
+    with pytest.raises(ValueError, match="rewards must be finite float32 numbers"):
+        agents["theory"].control(env, 10)
 
 
 def check_finds_good_policies(exploration, target="greedy"):

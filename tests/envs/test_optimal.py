@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from icrl_agent.envs import TabularMDP, expected_return, garnet_mdp, normalised_return, optimal_values, state_values
+from icrl_agent.envs.optimal import uniform_is_optimal
 
 GAMMA = 0.9
 
@@ -53,3 +54,13 @@ def test_refused():
         optimal_values(episodic(), 1)
     one_action = garnet_mdp(3, 1, 2, 0)
     assert np.isnan(normalised_return(one_action, np.ones((3, 1)), GAMMA))
+
+
+def test_where_the_random_policy_is_optimal():
+    mdp = garnet_mdp(3, 2, 2, 0)
+    alike = TabularMDP(
+        np.repeat(mdp.transition[:, :1], 2, axis=1), np.repeat(mdp.reward[:, :1], 2, axis=1), mdp.initial
+    )
+    assert uniform_is_optimal(alike, GAMMA)
+    assert np.isnan(normalised_return(alike, [[1.0, 0.0]] * 3, GAMMA))
+    assert not uniform_is_optimal(mdp, GAMMA)

@@ -219,7 +219,21 @@ def test_bad_arguments(agents, case):
 
 
 BAD_CALLS = {
-    "reward": (lambda s: s.append(float("nan"), [0.0, 0.1], False, False), "reward must be a finite number, got nan"),
+    **{
+        f"reward {reward!r:.9}": (
+            lambda s, r=reward: s.append(r, [0.0, 0.1], False, False),
+            "rewards must be finite float32 numbers, got",
+        )
+        for reward in (float("nan"), None, [1.0], np.array([1.0]), "a", "1.5", 10**400, 1e308)
+    },
+    **{
+        f"{name} {flag!r}": (
+            lambda s, n=name, f=flag: s.append(1.0, [0.0, 0.1], **{"terminated": False, "truncated": False, n: f}),
+            f"{name} must be True or False, got",
+        )
+        for name in ("terminated", "truncated")
+        for flag in ("False", None, 2, 1, np.array([True]))
+    },
     "next_obs": (lambda s: s.append(1.0, [0.0], False, False), r"have shape \(2,\), got shape \(1,\)"),
     "not finite": (lambda s: s.append(1.0, [0.0, np.inf], False, False), "not finite"),
     "reset": (lambda s: s.reset([0.0, 0.1, 0.2]), r"have shape \(2,\), got shape \(3,\)"),
@@ -238,7 +252,7 @@ def test_a_refused_call_changes_nothing(agents, case):
         one.reset([0.3, 0.3])
     for step in range(30):
         arguments = rng.normal(), rng.uniform(-1, 1, 2), step % 7 == 0, False
-        with pytest.raises(ValueError, match=match):
+        with pytest.raises((ValueError, TypeError), match=match):
             call(stream)
         for one in (stream, twin):
             one.append(*arguments)
@@ -322,3 +336,15 @@ def test_tolerance_stops_at_the_layer_that_changes_nothing_above_it(agents, feat
 def _touched(stream):
     sums = stream._sums.sums
     return (sums.counts > 0) | (sums.successors > 0).any(axis=0)
+
+
+def test_numbers_and_flags_of_numpy_are_taken(agents):
+    stream, twin = (agents["theory"].stream(FEATURES["few states"], GAMMA) for _ in range(2))
+    for one in (stream, twin):
+        one.reset(0)
+    for reward in (np.float32(2.0), np.int64(2), np.array(2.0), True + 1):
+        stream.append(reward, 1, np.bool_(False), np.array(False))
+        twin.append(2.0, 1, False, False)
+    assert stream.value(1) == twin.value(1)
+    stream.append(3.4e38, 1, False, True)
+    stream.reset(0)

@@ -135,8 +135,26 @@ def test_clear_one_environment(agents):
 
 
 BAD_CALLS = {
-    "reward": (lambda s: s.append([0.0, np.nan], [0, 1], False, False), "rewards must be 2 finite numbers"),
-    "rewards": (lambda s: s.append([0.0], [0, 1], False, False), "rewards must be 2 finite numbers"),
+    "reward": (lambda s: s.append([0.0, np.nan], [0, 1], False, False), "rewards must be finite float32 numbers"),
+    "rewards": (lambda s: s.append([0.0], [0, 1], False, False), r"of shape \(2,\), got \[0.0\] of shape \(1,\)"),
+    **{
+        f"reward {reward!r:.9}": (
+            lambda s, r=reward: s.append([0.0, r], [0, 1], False, False),
+            "rewards must be finite float32 numbers",
+        )
+        for reward in (None, [1.0], "a", "1.5", 10**400, 1e308)
+    },
+    **{
+        f"{name} {flag!r}": (
+            lambda s, n=name, f=flag: s.append(
+                [0.0, 0.0], [0, 1], **{"terminated": False, "truncated": [False, False], n: f}
+            ),
+            f"{name} must be True or False for each environment, got",
+        )
+        for name in ("terminated", "truncated")
+        for flag in ("False", None, 2, [0, 1], [False, None], [[True], [True, False]])
+    },
+    "flags": (lambda s: s.append([0.0, 0.0], [0, 1], [True], False), r"terminated must have shape \(2,\), got \(1,\)"),
     "next_obs": (lambda s: s.append([0.0, 0.0], [0, 1, 2], False, False), r"must have shape \(2,\), got \(3,\)"),
     "unknown": (lambda s: s.append([0.0, 0.0], [4, 9], False, False), "state 9 has no features"),
     "reset": (lambda s: s.reset([[0], [1]]), r"must have shape \(2,\), got \(2, 1\)"),
@@ -154,7 +172,7 @@ def test_a_refused_call_changes_nothing(agents, case):
     rng = np.random.default_rng(0)
     for _ in range(12):
         arguments = rng.normal(size=2), rng.integers(6, size=2), False, False
-        with pytest.raises(ValueError, match=match):
+        with pytest.raises((ValueError, TypeError), match=match):
             call(vector)
         for one in (vector, twin):
             one.append(*arguments)
