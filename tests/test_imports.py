@@ -37,6 +37,7 @@ LEVELS = [
         "uncertainty",
     },
     {"control", "frozen"},
+    {"in_loop"},
     {"agent"},
     {"train"},
     {"eval"},

@@ -239,7 +239,8 @@ def endless(gamma: float) -> str:
 
 def _diverges(radius: float, gamma: float) -> ValueError:
     return ValueError(
-        f"the layers have no limit on this context: the spectral radius of a layer is {radius:.4g}, it must be below 1"
+        f"the layers have no limit on this context: the spectral radius of a layer is {radius:.6g}, not below 1:"
+        " ask for a number of layers, or sharpen the attention"
         f"{endless(gamma)}"
     )
 

@@ -171,7 +171,7 @@ def test_no_limit_names_the_radius(monkeypatch, solved):
     stream.reset(0)
     for state in (1, 2, 0, 1):
         stream.append(1.0, state, False, False)
-    with pytest.raises(ValueError, match=r"spectral radius of a layer is [\d.]+, it must be below 1"):
+    with pytest.raises(ValueError, match=r"spectral radius of a layer is [\d.]+, not below 1"):
         stream.value(0)
 
 
