@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -143,7 +144,10 @@ class FrozenModel:
     def _fixed_feature_map(self, feature_map: FeatureMap | Mapping[str, Any] | None, space: Any) -> FeatureMap:
         """A map that needs no context: a policy acts before there is one."""
         if feature_map is None:
-            return feature_map_for(space, self.model.feature_dim, self.feature_seed)
+            default = feature_map_for(space, self.model.feature_dim, self.feature_seed)
+            if isinstance(default, RandomFourier) and not isinstance(self.lengthscale, str):
+                return dataclasses.replace(default, lengthscale=self.lengthscale)
+            return default
         chosen = as_feature_map(feature_map, space)
         if chosen.dim != self.model.feature_dim:
             raise ValueError(

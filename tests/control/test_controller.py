@@ -276,6 +276,14 @@ def test_what_is_chosen_for_a_context_is_refused(case):
             call()
 
 
+@pytest.mark.parametrize(("lengthscale", "expected"), [(3.0, 3.0), ("median", 2.0)])
+def test_a_number_as_lengthscale_is_that_of_the_default_features(lengthscale, expected):
+    agent = ICRLAgent.from_theory(feature_dim=16, lengthscale=lengthscale)
+    # A policy acts before there is a context whose median could be taken: then it is sqrt(k) of k numbers.
+    pairs = agent.controller(gym.make("CartPole-v1")).stream.feature_map
+    assert pairs.observation_map.lengthscale == expected
+
+
 def test_an_automatic_lengthscale_that_is_not_used_does_no_harm():
     agent = ICRLAgent.from_theory(32, lengthscale="auto")
     agent.controller(ENVIRONMENTS["RandomMDP"]())
