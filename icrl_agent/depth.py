@@ -14,7 +14,15 @@ from torch import Tensor
 from icrl_agent.algorithms.kernel import fixed_point, spectral_radius
 from icrl_agent.context import Context
 from icrl_agent.model import SoftmaxICTD, affine_layer, chunked_layer, merge_transitions, merged_values
-from icrl_agent.streaming.layers import FIXED_POINT, LARGEST_SOLVED, MOST_LAYERS, RELATIVE_CHANGE, Depth, LayerWeights
+from icrl_agent.streaming.layers import (
+    FIXED_POINT,
+    LARGEST_SOLVED,
+    MOST_LAYERS,
+    RELATIVE_CHANGE,
+    Depth,
+    LayerWeights,
+    no_limit,
+)
 from icrl_agent.streaming.observations import finite_values
 
 __all__ = [
@@ -189,7 +197,7 @@ def _solved(model: SoftmaxICTD, context: Context, gamma: float) -> FloatArray:
         return np.zeros(len(context.features))
     radius = spectral_radius(layer_map, layer_gamma, step_size)
     if not radius < 1:
-        raise _diverges(radius)
+        raise no_limit(radius, gamma)
     limit = scale * fixed_point(layer_map, layer_gamma)
     values = np.zeros(len(context.features))
     # The layer map's columns are the transitions' two ends in turn, then the queries.
@@ -210,11 +218,4 @@ def _iterated(model: SoftmaxICTD, context: Context, gamma: float) -> FloatArray:
             break
         if change <= RELATIVE_CHANGE * float(values.abs().max()):
             return np.asarray(values.cpu())
-    raise _diverges(growth)
-
-
-def _diverges(radius: float) -> ValueError:
-    return ValueError(
-        f"the layers have no limit on this context: the spectral radius of a layer is {radius:.6g}, not below 1:"
-        " ask for a number of layers, or sharpen the attention"
-    )
+    raise no_limit(growth, gamma)

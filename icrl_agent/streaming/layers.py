@@ -29,6 +29,7 @@ __all__ = [
     "attend",
     "attention_by_state",
     "endless",
+    "no_limit",
     "error_sums",
     "repeat_affine",
 ]
@@ -212,7 +213,7 @@ def _solved(attention: Attention, sums: Sums, entries: FloatArray, gamma: float)
     _diagonal(T)[...] += left
     radius = float(np.abs(np.linalg.eigvals(T)).max(initial=0.0))
     if not radius < 1:
-        raise _diverges(radius, gamma)
+        raise no_limit(radius, gamma)
     _diagonal(backup)[...] -= ~left
     return np.asarray(np.linalg.solve(-backup, (entries[0] * sums.rewards)[..., None])[..., 0])
 
@@ -229,7 +230,7 @@ def _iterated(attention: Attention, sums: Sums, entries: FloatArray, gamma: floa
         before = size
         if size <= RELATIVE_CHANGE * np.abs(values).max(initial=0.0):
             return errors
-    raise _diverges(growth, gamma)
+    raise no_limit(growth, gamma)
 
 
 def endless(gamma: float) -> str:
@@ -237,7 +238,8 @@ def endless(gamma: float) -> str:
     return "; gamma is 1, then every episode must end" if gamma == 1 else ""
 
 
-def _diverges(radius: float, gamma: float) -> ValueError:
+def no_limit(radius: float, gamma: float) -> ValueError:
+    """The error of infinite depth where a layer's spectral radius is not below 1."""
     return ValueError(
         f"the layers have no limit on this context: the spectral radius of a layer is {radius:.6g}, not below 1:"
         " ask for a number of layers, or sharpen the attention"
