@@ -29,8 +29,8 @@ __all__ = [
     "attend",
     "attention_by_state",
     "endless",
-    "no_limit",
     "error_sums",
+    "no_limit",
     "repeat_affine",
 ]
 
