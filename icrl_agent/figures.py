@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 if TYPE_CHECKING:
     from icrl_agent.results import Evaluation
 
-__all__ = ["COLOURS", "new_figure", "plot_bands", "plot_error_curves", "plot_matrix", "plot_values"]
+__all__ = ["COLOURS", "new_figure", "plot_bands", "plot_error_curves", "plot_matrix", "plot_values", "value_limits"]
 
 #: Okabe and Ito's palette: told apart by colour-blind readers.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7F7F7F")
@@ -62,6 +62,9 @@ def plot_values(evaluation: Evaluation) -> Figure:
         axis.plot(ends, ends, color="#000000", linewidth=1.0, label="estimate = truth")
         axis.set_xlabel("true value")
         axis.set_ylabel("estimated value")
+    low, high = value_limits(evaluation.values)
+    if truth is None and low < evaluation.values.min():
+        axis.set_ylim(low, high)
     size = 42 if listed else 14
     axis.scatter(x[seen], y[seen], s=size, color=COLOURS[0], zorder=3, label="frozen agent")
     if not seen.all():
@@ -74,6 +77,17 @@ def plot_values(evaluation: Evaluation) -> Figure:
     axis.set_title(title, fontsize=10)
     axis.legend(frameon=False, fontsize=9)
     return figure
+
+
+def value_limits(values: np.ndarray) -> tuple[float, float]:
+    """Limits of a scale of values that shows no rounding: they are at least 1 % of the largest value apart.
+
+    >>> value_limits(np.array([-20.0, -20.0 + 1e-13]))
+    (-20.1, -19.9)
+    """
+    low, high = float(values.min()), float(values.max())
+    missing = max(0.01 * max(abs(low), abs(high)), 1e-12) - (high - low)
+    return (low, high) if missing <= 0 else (round(low - missing / 2, 12), round(high + missing / 2, 12))
 
 
 def plot_error_curves(curves: Mapping[str, tuple[Sequence[int], Sequence[float]]], ylabel: str) -> Figure:

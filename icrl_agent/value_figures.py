@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
-from icrl_agent.figures import COLOURS, new_figure
+from icrl_agent.figures import COLOURS, new_figure, value_limits
 
 if TYPE_CHECKING:
     from icrl_agent.results import Evaluation
@@ -57,17 +57,20 @@ def plot_value_map(
     x, y = states[:, dimensions[0]], states[:, dimensions[1]]
     figure, axis = new_figure(5.6, 4.2)
     axis.grid(visible=False)
+    low, high = value_limits(values)
     lines = np.unique(x), np.unique(y)
     if len(lines[0]) * len(lines[1]) == len(values) > 4 and len(np.unique(states, axis=0)) == len(values):
         surface = np.empty((len(lines[1]), len(lines[0])))
         surface[np.searchsorted(lines[1], y), np.searchsorted(lines[0], x)] = values
-        image = axis.pcolormesh(*lines, surface, cmap="viridis", shading="nearest", rasterized=True)
+        image = axis.pcolormesh(
+            *lines, surface, cmap="viridis", vmin=low, vmax=high, shading="nearest", rasterized=True
+        )
         visited = np.asarray(evaluation.transitions.observations, dtype=np.float64)[:, list(dimensions)]
         axis.plot(*visited.T, ".", color="#FFFFFF", markersize=1.5, alpha=0.5, rasterized=True)
         axis.set_xlim(lines[0][[0, -1]])
         axis.set_ylim(lines[1][[0, -1]])
     else:
-        image = axis.scatter(x, y, c=values, cmap="viridis", s=9, linewidths=0, rasterized=True)
+        image = axis.scatter(x, y, c=values, cmap="viridis", vmin=low, vmax=high, s=9, linewidths=0, rasterized=True)
     shown = names or tuple(f"observation[{d}]" for d in dimensions)
     axis.set_xlabel(shown[0])
     axis.set_ylabel(shown[1])

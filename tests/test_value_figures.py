@@ -8,6 +8,7 @@ import pytest
 
 from icrl_agent import ICRLAgent
 from icrl_agent.eval.evaluation_run import EvaluationRun
+from icrl_agent.figures import plot_values
 from icrl_agent.train import dashboard
 from icrl_agent.value_figures import discounted_returns, grid_queries, longest_episode, plot_episode, plot_value_map
 
@@ -96,3 +97,14 @@ def test_run_folders_and_tensorboard_hold_both(result, tmp_path):
     events = EventAccumulator(str(folder), size_guidance={"images": 0}).Reload()
     tags = {dashboard.VALUES_FIGURE, dashboard.VALUE_MAP, dashboard.EPISODE_FIGURE}
     assert set(events.Tags()["images"]) == tags
+
+
+def test_equal_values_are_not_drawn_as_their_rounding(agent):
+    """Every step of MountainCar at random is worth the same: the scales span 1 % of it, not the last digits."""
+    flat = agent.evaluate(gym.make("MountainCar-v0"), n_steps=80, gamma=0.9, seed=0)
+    value = flat.values[0]
+    np.testing.assert_allclose(flat.values, value, rtol=1e-9)
+    dots = plot_value_map(flat).axes[0].collections[0]
+    for low, high in (dots.get_clim(), plot_values(flat).axes[0].get_ylim()):
+        assert high - low == pytest.approx(0.01 * abs(value), rel=1e-6)
+        assert (low + high) / 2 == pytest.approx(value)

@@ -25,6 +25,8 @@ __all__ = ["THEORY", "Evaluate", "make_env"]
 
 #: ``--weights`` value that stands for the theorem's weights.
 THEORY = "theory"
+#: States that the printed table lists; the run folder has all.
+LISTED_STATES = 20
 
 
 @dataclass(frozen=True)
@@ -184,10 +186,11 @@ def _print_evaluation(run: EvaluationRun, env_id: str, kwargs: dict[str, Any], r
         if result.reason is not None:
             console.print(f"–: {result.reason}", soft_wrap=True)
     else:
-        table = Table("state", title="estimated values")
+        shown = min(LISTED_STATES, len(result.values))
+        table = Table("state", title="estimated values", caption=f"the first {shown} of {len(result.values)} states")
         table.add_column("value", justify="right")
         table.add_column("visits", justify="right")
-        for state, value, visits in list(zip(result.states, result.values, result.visits, strict=True))[:20]:
+        for state, value, visits in list(zip(result.states, result.values, result.visits, strict=True))[:shown]:
             table.add_row(str(state), f"{value:.4g}", str(visits))
         console.print(table)
         console.print(f"no errors: {result.reason}", soft_wrap=True)
